@@ -8,6 +8,7 @@ lab/results/te_cpu.json: a cell that differs is a fault of the stand-ins, or of 
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import json
 import os
@@ -36,6 +37,16 @@ computed wrongly differs by about 1."""
 CASE_S, STALL_S = 45, 600.0
 
 
+class Cell(NamedTuple):
+    """A case, with the tokens of padding of its packed sequences, where they are not the usual ones."""
+
+    case: Any
+    padding: tuple[int, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.case}, padding {' '.join(map(str, self.padding))}" if self.padding else str(self.case)
+
+
 class Outcome(NamedTuple):
     verdict: str
     text: str = ""
@@ -48,28 +59,42 @@ def main() -> int:
     parser = parser_of(__doc__)
     parser.add_argument("--release", help="whose record is compared (default: the installed one's)")
     parser.add_argument("-o", "--output", type=Path, help="write the outcomes as JSON")
-    parser.add_argument("--start", default="", help="only cells whose name starts like this, such as 'p2p, thd'")
+    parser.add_argument("--start", nargs="+", default=[""], help="only cells whose name starts like one of these")
+    parser.add_argument(
+        "--padding", type=_padding, nargs="+", default=[()],
+        help="of the padded cells: tokens of padding at the end of the three sequences, of which a rank has two chunks "
+        "of 32, 64 and 16 each, as in 16,16,48; several are several cells",
+    )  # fmt: skip
     parser.add_argument("--seconds", type=float, default=1800, help="after which the other cells are left out")
     options = parser.parse_args()
     from importlib.metadata import version
 
     release = options.release or version("transformer-engine")
-    cases = [case for case in every_case() if case.flash == 0 and str(case).startswith(options.start)]
-    found = _outcomes(cases, time.monotonic() + options.seconds)
+    cases = [case for case in every_case() if case.flash == 0 and str(case).startswith(tuple(options.start))]
+    cells = [Cell(case, padding) for case in cases for padding in (options.padding if case.is_padded else [()])]
+    found = _outcomes(cells, time.monotonic() + options.seconds)
     said = by_release(json.loads((ROOT / "lab/results/te_cpu.json").read_text(encoding="utf-8"))).get(release, {})
-    cells: dict[str, dict[str, Any]] = {}
-    for case, outcome in zip(cases, found):
-        cells[str(case)] = {name: value for name, value in outcome._asdict().items() if value}
-        entry = said.get(str(case))
+    shown: dict[str, dict[str, Any]] = {}
+    for cell, outcome in zip(cells, found):
+        shown[str(cell)] = {name: value for name, value in outcome._asdict().items() if value}
+        entry = said.get(str(cell.case))
         stand_in = entry.verdict if entry else "not recorded"
         if not (outcome.verdict == stand_in or {outcome.verdict, stand_in} <= {"refused", "fails"}):
-            print(f"differs: {case}: kernels {outcome.verdict}, stand-ins {stand_in}; {outcome.text}"[:300], flush=True)
-    counts = Counter(cell["verdict"] for cell in cells.values())
-    print(release, dict(sorted(counts.items())), f"{len(cells)} of {len(cases)} cells")
+            print(f"differs: {cell}: kernels {outcome.verdict}, stand-ins {stand_in}; {outcome.text}"[:300], flush=True)
+    counts = Counter(cell["verdict"] for cell in shown.values())
+    print(release, dict(sorted(counts.items())), f"{len(shown)} of {len(cells)} cells")
     if options.output:
-        shown = {"schema": "hcp.te-gpu/1", "release": release, **_machine(), "cells": cells}
-        options.output.write_text(laid_out(shown) + "\n", encoding="utf-8")
+        record = {"schema": "hcp.te-gpu/1", "release": release, **_machine(), "cells": shown}
+        options.output.write_text(laid_out(record) + "\n", encoding="utf-8")
     return 0
+
+
+def _padding(text: str) -> tuple[int, ...]:
+    """Three numbers of tokens."""
+    words = text.split(",")
+    if len(words) != 3 or not all(word.isdecimal() for word in words):
+        raise argparse.ArgumentTypeError(f"{text!r}: wanted three numbers with commas between, such as 16,16,48")
+    return tuple(map(int, words))
 
 
 def _machine() -> dict[str, str]:
@@ -80,7 +105,7 @@ def _machine() -> dict[str, str]:
     return {"gpu": torch.cuda.get_device_name(0), "torch": torch.__version__, "cudnn": numbers}
 
 
-def _outcomes(cases: list[Any], until: float) -> list[Outcome]:
+def _outcomes(cases: list[Cell], until: float) -> list[Outcome]:
     """Of each case the worst of its ranks' outcomes; one that ends the processes is named, and the rest goes on."""
     found: list[Outcome] = []
     while len(found) < len(cases) and time.monotonic() < until:
@@ -107,7 +132,7 @@ def _worst(outcomes: list[Outcome]) -> Outcome:
     return worst._replace(largest=max(measured) if len(measured) == len(outcomes) else None)
 
 
-def _work(cases: list[Any], rank: int, folder: Path, until: float) -> None:
+def _work(cases: list[Cell], rank: int, folder: Path, until: float) -> None:
     import torch
     import torch.distributed as dist
 
@@ -137,7 +162,7 @@ def _work(cases: list[Any], rank: int, folder: Path, until: float) -> None:
     dist.destroy_process_group()
 
 
-def _outcome(case: Any, levels: Any, rank: int, stream: Any) -> Outcome:
+def _outcome(case: Cell, levels: Any, rank: int, stream: Any) -> Outcome:
     from megatron_hcp.proofs.te_cpu.execute import result_of_error
 
     try:
@@ -147,14 +172,15 @@ def _outcome(case: Any, levels: Any, rank: int, stream: Any) -> Outcome:
         return Outcome(verdict, text[:200])
 
 
-def _computed(case: Any, levels: Any, rank: int, stream: Any) -> Outcome:
+def _computed(cell: Cell, levels: Any, rank: int, stream: Any) -> Outcome:
     import torch
     import transformer_engine.pytorch as te
 
     from megatron_hcp.proofs.te_cpu.case import HEAD_DIM, Inputs
     from megatron_hcp.proofs.te_cpu.layouts import DIM_OF_TOKENS
 
-    inputs = Inputs(case, RANKS, STRETCH)
+    case = cell.case
+    inputs = Inputs(case, RANKS, STRETCH, cell.padding or None)
     rows, dim, has_sinks = inputs.rows_of(rank), DIM_OF_TOKENS[case.format], case.feature == "sinks"
     mask = "causal" if case.is_causal else "no_mask"
     if case.format == "thd":

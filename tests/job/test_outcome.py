@@ -42,6 +42,11 @@ GOES_ON, ENDS = "requeue", "none"
         ({"code": 1, "is_preempted": True, "asked": "terminated"}, "preempted", GOES_ON, 1),
         ({"code": 0, "is_preempted": True, "attempt": 2}, "preempted", ENDS, 1),
         ({"code": 0, "is_preempted": True, "max_requeues": None}, "preempted", ENDS, 1),
+        # Slurm took the nodes because one of them failed: it counts that as a restart too
+        ({"code": 0, "asked": "terminated", "lost_node": "node failure on n2"}, "failed", GOES_ON, 1),
+        ({"code": 0, "is_preempted": True, "lost_node": "node failure on n2"}, "failed", GOES_ON, 1),
+        ({"code": 143, "lost_node": "node failure", "has_progress": False}, "failed", GOES_ON, 143),
+        ({"code": 1, "lost_node": "node failure", "attempt": 2}, "failed", ENDS, 1),
         # the signal before the end of the job
         ({"code": 0, "asked": "preempted"}, "preempted", GOES_ON, 0),
         ({"code": 1, "asked": "preempted", "phase": 0}, "preempted", GOES_ON, 1),
@@ -118,6 +123,10 @@ def test_the_node_at_fault_is_the_one_that_triage_would_leave_out(text, node, tm
         ({"code": 1, "phase": 1, "stopped": "te differs: 2.1 on a, 2.2 on b"}, "te differs: 2.1 on a, 2.2 on b"),
         ({"code": 1, "first": RankExit(9, "3", "n2")}, "rank 3 on n2 exited with 9; no checkpoint was written"),
         ({"code": 1, "first": RankExit(9, "2-3", "n2"), "has_progress": True}, "ranks 2-3 on n2 exited with 9"),
+        (
+            {"code": 0, "lost_node": "node failure on n2"},
+            "ended by Slurm: node failure on n2; the trainer exited with 0",
+        ),
         ({"code": 1, "attempt": 2}, "requeued 2 times, which is the limit"),
         ({"code": 17, "suspicion": Suspicion("training")}, "the fault is in the training"),
         ({"code": 134, "stalled": "no line for 60 s: it hangs"}, "no line for 60 s: it hangs; no checkpoint"),

@@ -39,3 +39,43 @@ def test_with_ray_the_node_failed_whatever_rank_the_logs_name(tmp_path, end, log
     training.finish()
     attempt = JobAttempt(spec, task, folder, JobPlace(tmp_path, ("n1", "n2")), begun=time.monotonic())
     assert attempt.verdict(3, training.code, "", training=training).data["reason"].startswith(said)
+
+
+LOST = """srun: error: Node failure on n2
+srun: Job step aborted: Waiting up to 32 seconds for job step to finish.
+slurmstepd-n1: error: *** STEP 901.0 ON n1 CANCELLED AT 2026-11-28T04:36:30 DUE TO NODE FAILURE, SEE SLURMCTLD LOG
+srun: error: n1: task 0: Exited with exit code 1
+"""
+CANCELLED = "slurmstepd-n1: error: *** STEP 901.0 ON n1 CANCELLED AT 2026-11-28T04:36:30{} ***\n"
+
+
+@pytest.mark.parametrize(
+    ("log", "asked", "status", "if_slurm_restarted_it"),
+    [
+        (LOST, "terminated", "failed", "failed"),
+        (CANCELLED.format(" DUE TO NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS"), "terminated", "failed", "failed"),
+        (CANCELLED.format(" DUE TO PREEMPTION"), "terminated", "terminated", "preempted"),
+        (CANCELLED.format(" DUE TO JOB REQUEUE"), "terminated", "terminated", "preempted"),
+        (CANCELLED.format(""), "terminated", "terminated", "preempted"),
+        (LOST, "preempted", "preempted", "preempted"),
+        (LOST, "", "completed", "preempted"),
+        ("rank 0 says: srun: error: Node failure on n2\n", "terminated", "terminated", "preempted"),
+    ],
+)
+def test_a_restart_by_slurm_is_a_preemption_only_where_no_node_failed(
+    tmp_path, log, asked, status, if_slurm_restarted_it
+):
+    """The trainer saved after TERM and exited with 0; the last but one went on without the node (--no-kill)."""
+    spec, task = JobSpec("srun", 2, 2, requeue=1), JobTask(0, 0, 0, "n1", 2, (0,), "7", 0)
+    folder = JobFolder(tmp_path, 0)
+    folder.make()
+    for number, node in enumerate(("n1", "n2")):
+        folder.add_line("ends", number, end_note(number, node, 0, False))
+    (tmp_path / "launch-r0-srun.log").write_text(log)
+    (tmp_path / "train-r0-node0.log").write_text("0:  iteration        8/       8 |\n")
+    training = TrainingRun(spec, task, folder)
+    training.finish()
+    attempt = JobAttempt(spec, task, folder, JobPlace(tmp_path, ("n1", "n2")), begun=time.monotonic())
+    found = attempt.verdict(3, 0, asked, training=training)
+    assert (found.data["status"], found.if_preempted["status"]) == (status, if_slurm_restarted_it)
+    assert ("ended by Slurm: node failure" in found.data["reason"]) == (status == "failed")

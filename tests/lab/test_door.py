@@ -13,7 +13,7 @@ import pytest
 
 LAB = Path(__file__).resolve().parents[2] / "lab"
 NAMES = list(runpy.run_path(str(LAB / "__main__.py"))["programs"]())
-WITH_TORCH = {"dcp/batches", "gpu_day", "te/bytes", "te/gpu", "te/held", "te/hunt", "te_cpu"}
+WITH_TORCH = {"dcp/batches", "gpu_day", "plan/rl_peak", "te/bytes", "te/gpu", "te/held", "te/hunt", "te_cpu"}
 
 
 def test_the_page_lists_every_program_once() -> None:

@@ -19,6 +19,12 @@ _SRUN = re.compile(
     re.M,
 )
 _CANCELLED = re.compile(r"CANCELLED AT|^srun: Job step aborted|^srun: Force Terminated", re.M)
+_LOST_NODE = re.compile(
+    r"^srun: error: Node failure on (?P<nodes>\S{1,999})|"
+    r"^slurmstepd\S{0,99}: error: \*\*\* (?:JOB|STEP) \S{1,99} ON \S{1,99} CANCELLED AT \S{1,99} DUE TO NODE FAILURE",
+    re.M,
+)
+"""What srun and slurmstepd of Slurm 22.05 wrote when a node of the job was set down."""
 _ROOT_CAUSE = "Root Cause (first observed failure):"
 _ENDED = re.compile(
     r"\[(?P<time>\d{4}-\d\d-\d\d [\d:,]{8,15})\] \[ERROR\] \[ft_launcher[^\]\n]{0,80}\] "
@@ -106,6 +112,13 @@ def lost_task(launcher_log: str, tasks_are_ranks: bool) -> RankExit | None:
     if found is None or (cancelled is not None and cancelled.start() < found.start()):
         return None
     return first_exit(launcher_log, [], tasks_are_ranks)
+
+
+def lost_node(launcher_log: str) -> str:
+    """That Slurm ended the job because a node failed, and which one, by its own messages; "" if it doesn't say so."""
+    found = list(_LOST_NODE.finditer(launcher_log))
+    named = next((match["nodes"] for match in found if match["nodes"]), "")
+    return f"node failure on {named}" if named else "node failure" if found else ""
 
 
 def _root_causes(text: str) -> Iterator[tuple[str, int, str]]:

@@ -30,7 +30,8 @@ class AttemptEnd(NamedTuple):
     `at_fault`: the node whose hardware is at fault according to the logs, or "". `max_requeues`: None if the job is
     never requeued. `has_progress`: a checkpoint was written in this attempt. `finished`: whether the training did all
     of its iterations; None if nothing says so. `steps`: how far it got, in words. `cause`: what the logs give as the
-    reason of a failure, or "". `in_pod`: it ran in Kubernetes.
+    reason of a failure, or "".
+    `lost_node`: Slurm's reason if it ended the job for a failed node, or "". `in_pod`: it ran in Kubernetes.
     """
 
     phase: int
@@ -49,6 +50,7 @@ class AttemptEnd(NamedTuple):
     finished: bool | None = True
     steps: str = ""
     cause: str = ""
+    lost_node: str = ""
     in_pod: bool = False
 
 
@@ -65,9 +67,12 @@ class Outcome(NamedTuple):
 def decide(ended: AttemptEnd) -> Outcome:
     """The outcome of an attempt, and what comes next.
 
-    Preemption is checked first: Slurm sends TERM to the job's steps, not to its script, so an interrupted check looks
-    like a failed one, and a trainer that saved and exited with 0 looks like one that is done.
+    What Slurm did is checked first: it sends TERM to the job's steps, so an interrupted check looks like a failed one,
+    and a trainer that saved and exited with 0 looks like one that is done. A failed node comes before preemption: Slurm
+    requeues the job after both, and counts both as a restart.
     """
+    if ended.lost_node:
+        return _lost_node(ended)
     if ended.is_preempted or ended.asked == "preempted":
         return _preempted(ended)
     if ended.asked == "terminated":
@@ -100,6 +105,16 @@ def _stopped(ended: AttemptEnd) -> Outcome:
     if refusal := _limit(ended):
         return Outcome("stopped", "none", ended.code or 1, f"{ended.stopped}; {refusal}")
     return Outcome("stopped", "requeue", ended.code or 1, ended.stopped, ended.unfit)
+
+
+def _lost_node(ended: AttemptEnd) -> Outcome:
+    """Slurm itself leaves the node out, so another attempt may end otherwise even if this one made no progress."""
+    reason = f"ended by Slurm: {ended.lost_node}"
+    if ended.phase >= _TRAINING:
+        reason += f"; the trainer exited with {ended.code}"
+    if refusal := _limit(ended):
+        return Outcome("failed", "none", ended.code or 1, f"{reason}; {refusal}")
+    return Outcome("failed", "requeue", ended.code or 1, reason)
 
 
 def _preempted(ended: AttemptEnd) -> Outcome:

@@ -17,6 +17,7 @@ from megatron_hcp.job.exits import (
     first_exit,
     log_tails,
     logs_of,
+    lost_node,
     lost_task,
     node_at_fault,
     suspicion,
@@ -82,6 +83,7 @@ class JobAttempt:
         lost = lost_task(launcher_log, self.spec.tasks_are_ranks) if asked == "terminated" else None
         if lost is not None and training is not None:
             asked, code = "", code or lost.code  # srun ended the step because a task was gone: nobody else asked for it
+        ended_badly = asked == "terminated" or (code != 0 and not asked)
         tails = list(log_tails(run, attempt))
         steps = steps_in(tails)
         has_failed = training is not None and code != 0 and not asked
@@ -103,6 +105,8 @@ class JobAttempt:
             finished=self._is_finished(steps),
             steps=str(steps) if self.spec.start != "verify" else "",
             cause=_cause(training, found, first),
+            # With --no-kill, the training goes on without the node, and may end well.
+            lost_node=lost_node(launcher_log) if ended_badly else "",
             in_pod=self.task.in_pod,
         )
         return Verdict(*(self._json(phase, decide(ended._replace(is_preempted=is_so))) for is_so in (False, True)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from typing import Any, NamedTuple
 
 import torch
@@ -58,11 +59,16 @@ def on_this_cp_rank(
 ) -> dict[str, torch.Tensor]:
     """This rank's tokens of some sequences, cut by megatron-core's own get_batch_on_this_cp_rank.
 
-    `cp_group` None means megatron-core's global CP group.
+    `cp_group` None means megatron-core's global CP group. It is named in the call: from 0.18 on, upstream cuts over all
+    ranks where no group is given, and has another parameter before it.
     """
-    from megatron.core.utils import get_batch_on_this_cp_rank
+    from megatron.core import parallel_state, utils
 
-    cut: dict[str, torch.Tensor] = get_batch_on_this_cp_rank({name: x[rows] for name, x in batch.items()}, cp_group)
+    cp_group = cp_group or parallel_state.get_context_parallel_group()
+    named = {"is_hybrid_cp": False} if "is_hybrid_cp" in signature(utils.get_batch_on_this_cp_rank).parameters else {}
+    cut: dict[str, torch.Tensor] = utils.get_batch_on_this_cp_rank(
+        {name: x[rows] for name, x in batch.items()}, cp_group=cp_group, **named
+    )
     return cut
 
 

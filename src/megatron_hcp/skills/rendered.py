@@ -83,7 +83,12 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 
 
 def _rules(part: RenderedPart) -> list[str]:
-    rows = ((rule.id, rule.severity, rule.effect, rule.title) for rule in _rules_of(part))
+    """A table; without words, but for the known faults, which are a part of their own."""
+    rows = (
+        (rule.id, rule.severity, rule.effect, rule.title)
+        for rule in _rules_of(part)
+        if part.words or rule.id not in KNOWN
+    )
     return table(("rule", "severity", "effect", "requirement"), rows)
 
 

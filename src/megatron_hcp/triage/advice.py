@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 from megatron_hcp.triage.collective.arrivals import ranges_text
-from megatron_hcp.triage.exit_codes import BUS_ERROR, ILLEGAL, INTERRUPTED, REFUSED
+from megatron_hcp.triage.exit_codes import BUS_ERROR, CRASHED, ILLEGAL, INTERRUPTED, REFUSED
 from megatron_hcp.triage.failure import Failure
 from megatron_hcp.triage.remedy.memory import MEMORY, why_full
-from megatron_hcp.triage.remedy.raised import correction_of, is_of_program, is_of_slurm
+from megatron_hcp.triage.remedy.raised import came_too_late, correction_of, is_of_program, is_of_slurm
 
 Action = Literal["stop", "restart", "restart-without-node"]
 
@@ -72,6 +72,10 @@ def advise(attempts: tuple[Attempt, ...]) -> Advice | None:
         return Advice("stop", "the first collective of the job timed out: its ranks never reached each other")
     if failure.kind == "report" and failure.exit_code in REFUSED and not steps:
         return Advice("stop", "what was started refuses to run so; the same launch would end the same way")
+    if failure.signature.id in _NOT_STARTED and not steps:
+        return Advice("stop", "what it needs did not start, and its own log says why; the same launch would end there")
+    if failure.kind == "report" and failure.exit_code in CRASHED:
+        return Advice("stop", "a segmentation fault: the same program and libraries would run into it again")
     if failure.kind == "report" and failure.exit_code in ILLEGAL:
         return Advice("stop", "an illegal instruction: the program was built for another processor, or this one is bad")
     if failure.waited and failure.waited.missing and failure.signature.id == "rendezvous-timeout":
@@ -82,6 +86,10 @@ def advise(attempts: tuple[Attempt, ...]) -> Advice | None:
     if failure.kind == "report" and failure.exit_code in BUS_ERROR and not steps:
         return Advice("stop", "a bus error at the start: /dev/shm is usually too small, and it would fill up again")
     return _of_program(failure, attempts)
+
+
+_NOT_STARTED = ("rollout-engine",)
+"""Signatures of servers that the job starts itself."""
 
 
 def _from_outside(failure: Failure, steps: int) -> str:
@@ -134,6 +142,8 @@ def _of_program(failure: Failure, attempts: tuple[Attempt, ...]) -> Advice:
     last = attempts[-1]
     if is_of_slurm(failure):
         return Advice("restart", "Slurm did not reach a node in time; if it happens again, leave that node out")
+    if is_general and came_too_late(failure):
+        return Advice("restart", "something was not ready in time, and may be the next time; stop if it happens again")
     if is_general and not last.steps and last.begins:
         return Advice("stop", "it failed before the first training step; the same launch would fail there again")
     before = [attempt.failure.signature.id for attempt in attempts[:-1] if attempt.failure]

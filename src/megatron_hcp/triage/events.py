@@ -12,7 +12,7 @@ from megatron_hcp.triage.course.not_finite import NotFinite
 from megatron_hcp.triage.exit_codes import ABORTED, KILLED, ProcessEnd, exit_code, read_end, role_of_report
 from megatron_hcp.triage.inputs.log_name import LogKind, Name
 from megatron_hcp.triage.line import NOBODY, Line, When, Writer, last_time, weight, without_figures
-from megatron_hcp.triage.raised.survived import goes_on, is_of_thread, was_logged
+from megatron_hcp.triage.raised.survived import RAISED, goes_on, is_of_thread, was_logged
 from megatron_hcp.triage.raised.tracebacks import frames_above, raised_at, time_around
 from megatron_hcp.triage.ranks.spread import RankSpread
 from megatron_hcp.triage.scan import Hit
@@ -280,7 +280,6 @@ _INSTEAD_OF = {
 """By signature, those of the same role that say more, and take its place."""
 _MOST_FURTHER = 50
 _WHERE = ("gpu-memory",)  # causes whose phase tells what to do
-RAISED: tuple[Role, ...] = ("cause", "general")
 _ENDING = ("step-aborted", "cancelled")
 """Signatures of Slurm's word that it ends a step: it kills what doesn't end by itself."""
 _OUTLIVED: tuple[Role, ...] = ("general", "unknown")

@@ -72,6 +72,8 @@ REFUSED = frozenset((2, 126, 127))
 """Wrong arguments, or a program that cannot be started here: before the first step, it would end so again."""
 ILLEGAL = frozenset((-4, 132))
 """An illegal instruction, at whatever step."""
+CRASHED = frozenset((-11, 139))
+"""A segmentation fault."""
 BUS_ERROR = frozenset((-7, 135))
 """Memory that was promised was not there: of training jobs nearly always /dev/shm."""
 SAYS_MORE = frozenset((16, 17))
@@ -124,6 +126,8 @@ _WHO = re.compile(
     re.M,
 )
 """Of whom a launcher speaks in a line, or just above an exit code: Open MPI and PRTE, Intel MPI, Horovod."""
+_ABORT = 400
+"""Of what stands below the word that a rank called MPI_Abort, so much tells its code."""
 _NUMBERED = re.compile(
     r"(?i:(?<!\[)\brank[ :#=]{1,3}|\[rank: )(?P<rank>\d{1,9})\b(?:.{0,60}?\bPID (?P<pid>\d{1,10}))?|"
     r"(?i:\bprocess|\blocal[ _]rank)[ :#=]{1,3}(?P<local>\d{1,3})\b"
@@ -155,7 +159,7 @@ def read_end(signature: str, groups: Mapping[str, str], before: str, after: str)
             "srun", host=node_name(groups["host"]), code=exit_code(groups), tasks=tasks_of(groups["tasks"])
         )
     if signature == "mpi-abort":
-        code = re.search(r"with errorcode (-?\d{1,9})", after)
+        code = re.search(r"(?i)(?:with errorcode|errorcode:) {1,4}(-?\d{1,9})", after[:_ABORT])
         return ProcessEnd("launcher", whole(groups["rank"]), code=whole(code[1] if code else None))
     return _of_any(groups, before, line) if signature == "process-ended" else ProcessEnd()
 

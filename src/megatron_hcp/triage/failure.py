@@ -15,6 +15,7 @@ from megatron_hcp.triage.line import When
 from megatron_hcp.triage.logged_job import LoggedJob
 from megatron_hcp.triage.names import node_name
 from megatron_hcp.triage.number import whole
+from megatron_hcp.triage.raised.survived import RAISED
 from megatron_hcp.triage.ranks.ended_first import Said
 from megatron_hcp.triage.ranks.place import are_tasks_ranks, place_of
 from megatron_hcp.triage.selection import first_event
@@ -89,6 +90,11 @@ def failures_by_step(files: Sequence[FileEvents], job: LoggedJob) -> list[Failur
     return failed
 
 
+def _is_of_spawn(event: Event) -> bool:
+    """Whether torch.multiprocessing numbers the process, and not a launcher that may have started some on each node."""
+    return bool(event.groups.get("spawned")) or "multiprocessing.spawn." in event.line.body
+
+
 _SAID_BY_RANKS = ("cpp-terminate", "exception-wrapped", "aborted")
 """Reports that no launcher makes: a rank says so of itself, and it may be one that waited in vain."""
 
@@ -100,6 +106,8 @@ def _failure(entry: FileEvents, event: Event, job: LoggedJob, others: Sequence[S
     rank = rank if said.rank is None else said.rank
     local = local if said.local is None else said.local
     node = said.host or node
+    if rank is None and node is None and not job.nodes and event.line.label is None and _is_of_spawn(event):
+        rank = local  # of one node, as far as the logs show
     kind = _KINDS.get(event.role, "cause")
     reports = [item for item in others if item[1].signature.role == "report" and item[1] is not event]
     reports = [item for item in reports if item[1].signature.id not in _SAID_BY_RANKS]
@@ -154,6 +162,8 @@ def with_ends(failure: Failure, files: Iterable[FileEvents], job: LoggedJob, tas
     task = failure.rank if is_rank else task
     said = [(entry.path, event.ended) for entry in files for event in entry.ends]
     blocks = [found for _, found in said if found.rank is not None and found.rank == failure.rank]
+    if failure.rank is None and failure.pid is not None:
+        blocks = [found for _, found in said if found.rank is not None and found.pid == failure.pid]
     workers = [
         found
         for path, found in said
@@ -166,6 +176,12 @@ def with_ends(failure: Failure, files: Iterable[FileEvents], job: LoggedJob, tas
     is_unnamed = failure.kind == "cause" and failure.rank is None and failure.local_rank is None
     if is_unnamed and len(others) == 1:  # nobody else can have raised it
         blocks = [found for _, found in said if found.rank in others]
+    if is_unnamed and len(others) > 1 and _raised_alike(failure, files):  # each of them; torchrun saw one first
+        own = (event for entry in files if entry.path == failure.path for event in entry.ends)
+        blocks = [event.ended for event in own if event.signature.id == "torchrun-root"]
+        blocks = blocks if len(blocks) == 1 else []
+    if is_unnamed and not others and len({found.local for _, found in said if _failed_itself(found)}) == 1:
+        workers = [found for path, found in said if path == failure.path and found.local is not None]
     tasks = [found for _, found in said if task is not None and any(task in some for some in found.tasks)]
     for found in (*blocks, *workers, *(found if is_rank else ProcessEnd(host=found.host) for found in tasks)):
         is_new = failure.when is None and found.when is not None
@@ -180,6 +196,15 @@ def with_ends(failure: Failure, files: Iterable[FileEvents], job: LoggedJob, tas
             timed_by="launcher" if is_new else failure.timed_by,
         )
     return failure
+
+
+def _raised_alike(failure: Failure, files: Iterable[FileEvents]) -> bool:
+    """Whether a log has the failure as often as it has ranks that failed by themselves, and no other exception."""
+    own = [entry for entry in files if entry.path == failure.path]
+    events = (event for entry in own for event in (*entry.pending.values(), *entry.further))
+    is_alike = {said_text(event.line.body) for event in events if event.role in RAISED} == {failure.message}
+    ranks = {event.ended.rank for entry in own for event in entry.ends if _failed_itself(event.ended)} - {None}
+    return is_alike and sum(entry.counts[failure.signature.id] for entry in own) >= len(ranks)
 
 
 def _failed_itself(end: ProcessEnd) -> bool:

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from megatron_hcp.triage.course.kinds import kind_of
-from megatron_hcp.triage.events import NCCL_WARNS, OFTEN, RAISED, Event, FileEvents
+from megatron_hcp.triage.events import NCCL_WARNS, OFTEN, Event, FileEvents
 from megatron_hcp.triage.inputs.log_name import kind_of_log, read_name
 from megatron_hcp.triage.line import Line, read_line, without_figures
+from megatron_hcp.triage.raised.survived import RAISED
 from megatron_hcp.triage.scan import Hit
 from megatron_hcp.triage.signatures.progress import NCCL_IS_UP, ONE_DONE, is_of_training
 from megatron_hcp.triage.signatures.row import Role
@@ -23,6 +24,7 @@ _PREAMBLE = 4 << 20
 """Bytes at the start of a log in which the first of these is looked for."""
 STEP_TOKEN = b"Terminating StepId="
 _STEP_ENDS = re.compile(rb"Terminating StepId=(\d{1,12}\.\d{1,9})\b|\*\*\* STEP (\d{1,12}\.\d{1,9}) ON ")
+_JOB_ENDS = re.compile(rb"\*\*\* (?:JOB|STEP) (\d{1,12})(?:\.\w{1,9})? ON \S+ CANCELLED")
 _AGENT = re.compile(rb"[EWI]\d{4} \S{1,20}\s{1,8}(\d{1,10}) torch/distributed/elastic/")
 """torchrun's agent and its process id, of which each attempt has one report on a worker that failed."""
 _REPORT = b"failed (exitcode: "
@@ -52,6 +54,9 @@ class History:
         self._reports: dict[tuple[int | str | None, bytes], tuple[int, int]] = {}
         """torchrun's agent (the task or node of its lines, its process id) -> where it reported, and the steps above"""
 
+        self._job: tuple[bytes, int, int] | None = None
+        """The job that Slurm said last it ended in this log, where, and the steps above"""
+
     @property
     def entry(self) -> FileEvents:
         """The part that is being read."""
@@ -68,7 +73,7 @@ class History:
                     entry.outlived |= _known(other)
         self.files.append(entry)
         self._looked, self._step_ended, self._reports = 0, False, {}
-        self._first = self._again_at = None
+        self._first = self._again_at = self._job = None
         self._started_at = 0
 
     def survive(self, raw: bytes, line: Line) -> None:
@@ -102,6 +107,8 @@ class History:
             self._look_for_start(hit)
         if _REPORT in hit.line and self._again_at is None:
             self._follow_report(hit)
+        if ended := _JOB_ENDS.search(hit.line):
+            self._follow_job(hit, ended[1])
         if self._step_ended and not any(speaker in hit.line[:80] for speaker in _SLURMS):
             self.begin(self.entry.attempt)
             self._step_ended = False
@@ -151,6 +158,12 @@ class History:
             if first := self._reports.get(agent):
                 self._divide(*first)
             self._reports[agent] = hit.offset, self.entry.steps + hit.progress
+
+    def _follow_job(self, hit: Hit, job: bytes) -> None:
+        """Looks at Slurm's word that it ends a job: where it ended another one above, the log was appended to."""
+        if self._job and self._job[0] != job:
+            self._divide(*self._job[1:])
+        self._job = job, hit.offset, self.entry.steps + hit.progress
 
     def _divide(self, offset: int, steps: int) -> None:
         """What stands below a place of the part that is being read is of a further attempt."""

@@ -53,7 +53,7 @@ _PREFIXES = tuple(
         rf"\[{_HOST}:\d{{1,10}} ?:\d{{1,6}}:\d{{1,10}}\] ",  # UCX
         rf"\[(?:NeMo (?P<level>[EWID]) |[A-Za-z]{{1,20}} )?{_DATE}[^\]]{{0,120}}(?:\]\s*|$)",
         rf"{_DATE} std(?:out|err) [FP] ",  # CRI, the container runtimes of Kubernetes
-        rf"{_DATE}\s*(?:[-|:]\s*)?(?:{_WORD}\s+(?![-|:\s]))?",
+        rf"{_DATE}\s*(?:[-|:]\s*)?(?:{_WORD.removesuffix(')')}|[EWIDFC])\s+(?![-|:\s]))?",
         rf"(?P<month>\d\d)/(?P<day>\d\d)/\d{{4}} {_CLOCK}\s*(?:[-|:]\s*)?",
         r"\[pod/(?P<node>[\w.-]{1,250})/(?P<container>[\w.-]{1,80})\] ?",  # kubectl logs --prefix
         r"\[[\w./-]{1,60}\] (?=\d{4}-)|\s{0,8}\| (?=\d{4}-)",  # a logger's name, or SageMaker's margin, before the time

@@ -13,7 +13,7 @@ from megatron_hcp.triage.events import HANGS, IDLE, LASTING, FileEvents
 from megatron_hcp.triage.history import History
 from megatron_hcp.triage.line import INFORMING, QUIET, Line, read_line
 from megatron_hcp.triage.logged_job import LoggedJob
-from megatron_hcp.triage.raised.survived import is_ignored, passes_on, was_caught
+from megatron_hcp.triage.raised.survived import is_ignored, is_outlived, may_be_outlived
 from megatron_hcp.triage.raised.tracebacks import (
     HEAD,
     end_of_traceback,
@@ -54,6 +54,7 @@ _INFORMED = (*_SPOKEN, "report", "echo")
 """Roles of lines that a logger's level can take back: a warning ended nothing, and Ray informs of each good end."""
 _WRAPPED = ("cause", "origin", "effect", "report")
 _NUMBER = re.compile(rb"\d{3,}|0x[0-9a-f]+")
+_OF_SERVICE = re.compile(r"\b(?:https?|s3|gs|oss|hdfs)://\w")
 _LONGEST_SHAPE, _LONGEST_STEP, _SHAPES, _ENOUGH = 2000, 8000, 20000, 1000
 _TAIL = 8192
 """Bytes at the end of a log that are its last words."""
@@ -128,7 +129,7 @@ class LineReader:
             start = at + sum(len(raw) + 1 for raw in tail.split(b"\n")[:place])
             number = end.number - tail.count(b"\n") + place
             hit = end._replace(offset=end.offset - end.at + start, number=number, at=start)
-            if not is_ignored(hit.before()):
+            if not is_outlived(hit, line, "general"):
                 self.entry.add_unknown(line, hit, file)
 
     def _read_not_finite(self, hit: Hit, file: int) -> None:
@@ -207,6 +208,8 @@ class LineReader:
                 continue  # what was raised stands below the traceback
             if match is None or (row.role in ("general", "effect") and _AGENT in hit.line):
                 continue
+            if row.role in ("origin", "effect") and _OF_SERVICE.search(line.body):
+                continue  # whom it lost is no rank
             if row.context and not re.search(row.context, hit.before()[-8192:]):
                 continue
             return row, match
@@ -248,15 +251,16 @@ class LineReader:
         return None
 
     def _add(self, row: Signature, match: re.Match[str], line: Line, hit: Hit, file: int) -> None:
-        if row.role in _SPOKEN and is_ignored(hit.before()):
+        if is_outlived(hit, line, row.role):
             return
-        if row.role == "general" and (was_caught(hit, line) or passes_on(hit, line)):
+        if may_be_outlived(hit, line, row.role):
             self.entry.add_unknown(line, hit, file)
             return
         if row.id == "preempted" and self.job.ends.get(self.job.attempt) in ("failed", "stopped"):
             return  # the job had ended already, and asked to be started again itself
         groups = {name: value or "" for name, value in match.groupdict().items()}
-        line = of_rank(hit, line) if row.role in _SPOKEN else line
+        own, line = line, of_rank(hit, line) if row.role in _SPOKEN else line
+        groups["spawned"] = "" if own.local == line.local else str(line.local)
         if row.id == RAYS_WRAPPER:
             groups["at"] = last_frame_below(hit, line)
         self.entry.add(row, groups, line, hit, file)

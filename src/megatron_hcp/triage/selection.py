@@ -12,9 +12,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from megatron_hcp.triage.events import NAMES_THE_END, ROLES, STEPS_THAT_SURVIVE, Event, FileEvents
-from megatron_hcp.triage.line import When, without_figures
+from megatron_hcp.triage.exit_codes import KILLED
+from megatron_hcp.triage.line import NOBODY, When, without_figures
 from megatron_hcp.triage.logged_job import LoggedJob
-from megatron_hcp.triage.ranks.ended_first import HAPPENED, Said, ended_before, odd_one, silent_one
+from megatron_hcp.triage.raised.survived import RAISED
+from megatron_hcp.triage.ranks.ended_first import HAPPENED, Said, awaited, ended_before, odd_one, silent_one
 from megatron_hcp.triage.ranks.last_words import told_why, words_of
 from megatron_hcp.triage.ranks.left_early import left_early
 from megatron_hcp.triage.ranks.place import place_of
@@ -96,6 +98,7 @@ def first_event(
     files decides.
     """
     candidates = candidates_of(parts, files)
+    candidates = [item for item in candidates if not _is_known_to_ranks(item, parts)]
     stalls = [item for item in candidates if item[1].role == "stall"]
     candidates = [item for item in candidates if item[1].role != "stall"]
     ends = [event for _, event in candidates if event.role == "end"]
@@ -121,10 +124,10 @@ def first_event(
     candidates = [
         item for item in candidates if item[1].role != "unknown" or not any(_follows(item[1], event) for event in known)
     ]
-    first = _earliest(candidates)
+    first = _earliest([item for item in candidates if not _is_of_waiting(item, candidates)])
     if first[1].role in _SAID_BY_OTHERS:
         first = odd_one(parts, job, place_of(*first, job)[0]) or first
-    first = ended_before(first, candidates) or first
+    first = _killed_for(first, candidates) or awaited(first, parts) or ended_before(first, candidates) or first
     if first[1].role == "effect":
         first = silent_one(parts, place_of(*first, job)[0]) or first
     if first[1].role == "effect":  # Ray saw the end that others only felt
@@ -176,6 +179,46 @@ def _order(item: Said) -> tuple[tuple[int, bool], bool, When, int, int]:
         event.when or (0, 0, 0.0),
         event.file,
         -len(entry.spread.of(event.signature.id, event.line)),
+    )
+
+
+def _is_known_to_ranks(item: Said, parts: Sequence[FileEvents]) -> bool:
+    """Whether another rank trained on after the same exception in its own log, and no launcher saw a process end."""
+    entry, event = item
+    if event.role not in RAISED or not _is_of_rank(entry) or any(other.ends for other in parts):
+        return False
+    said = without_figures(event.line)
+    return any(said in other.doubtful.survived for other in parts if other is not entry and _is_of_rank(other))
+
+
+def _is_of_rank(entry: FileEvents) -> bool:
+    return entry.name.rank is not None or entry.name.local is not None
+
+
+def _killed_for(first: Said, candidates: Sequence[Said]) -> Said | None:
+    """The kernel's word that memory ran out, where a launcher only saw a process that was killed."""
+    event = first[1]
+    if event.role != "death" or event.code != KILLED:
+        return None
+    said = next((item for item in candidates if item[1].signature.id == _MEMORY), None)
+    return None if said is None else (said[0], said[1]._replace(ended=event.ended))
+
+
+_MEMORY = "host-memory"
+_UNEXPLAINED = ("rollout-engine",)
+"""Signatures of what ranks say of another program that failed, whose launcher says less."""
+
+
+def _is_of_waiting(item: Said, candidates: Sequence[Said]) -> bool:
+    """Whether an exception stands below torchrun's report on ranks that had said what they miss: a launcher that waited
+    for torchrun raised it."""
+    entry, event = item
+    if event.role != "general" or event.line.writer != NOBODY:
+        return False
+    ends = [other.offset for other in entry.ends if other.ended.says == "torchrun" and other.offset < event.offset]
+    return any(
+        other.signature.id in _UNEXPLAINED and other.file == event.file and other.offset < max(ends, default=0)
+        for _, other in candidates
     )
 
 

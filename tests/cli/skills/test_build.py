@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from megatron_hcp.rules.known.row import KNOWN
 from megatron_hcp.rules.registry import BY_ID, RULES
 from megatron_hcp.skills.card import load_card
 from support.cards import skill_in, step
@@ -139,4 +140,6 @@ def test_nothing_is_written_through_a_link(hcp, tmp_path: Path) -> None:
 def test_every_skill_of_the_pack_lists_its_rules_and_steps_from_the_card(root: Path) -> None:
     for folder in sorted((root / "skills").iterdir()):
         card, text = load_card(folder), (folder / "references" / "proofs.md").read_text()
-        assert all(f"| {name} |" in text for name in (*card.rules, *(step.id for step in card.verify))), folder.name
+        rows = (*(rule for rule in card.rules if rule not in KNOWN), *(step.id for step in card.verify))
+        assert all(f"| {name} |" in text for name in rows), folder.name
+        assert all(f"{rule} ({KNOWN[rule].versions})" in text for rule in card.rules if rule in KNOWN), folder.name

@@ -15,7 +15,7 @@ from megatron_hcp.plan.layout import Layout, PlanJob
 from megatron_hcp.plan.memory import memory, usable_gib
 from megatron_hcp.plan.memory.activations import UNEVEN_ROWS, layer_saved
 from megatron_hcp.plan.memory.buffers import cp_buffers, dummy_gradients
-from megatron_hcp.plan.memory.peak import GIB, in_flight, stage_terms
+from megatron_hcp.plan.memory.peak import GIB, checked_peak, fullest_stages, in_flight, stage_terms
 from megatron_hcp.plan.model import plan_model
 
 LAB = Path(__file__).resolve().parents[3] / "lab"
@@ -25,14 +25,13 @@ DENSE = plan_model(
         "intermediate_size": 14336, "vocab_size": 128256, "hidden_act": "silu",
     }
 )  # fmt: skip
-LATENT = plan_model(
-    {
-        "num_hidden_layers": 8, "hidden_size": 2048, "num_attention_heads": 16, "intermediate_size": 8192,
-        "vocab_size": 129280, "hidden_act": "silu", "kv_lora_rank": 512, "q_lora_rank": 1536, "qk_nope_head_dim": 128,
-        "qk_rope_head_dim": 64, "v_head_dim": 128, "n_routed_experts": 64, "num_experts_per_tok": 6,
-        "moe_intermediate_size": 1408, "first_k_dense_replace": 1,
-    }
-)  # fmt: skip
+EXPERTS = {
+    "num_hidden_layers": 8, "hidden_size": 2048, "num_attention_heads": 16, "intermediate_size": 8192,
+    "vocab_size": 129280, "hidden_act": "silu", "kv_lora_rank": 512, "q_lora_rank": 1536, "qk_nope_head_dim": 128,
+    "qk_rope_head_dim": 64, "v_head_dim": 128, "n_routed_experts": 64, "num_experts_per_tok": 6,
+    "moe_intermediate_size": 1408, "first_k_dense_replace": 1,
+}  # fmt: skip
+LATENT = plan_model(EXPERTS)
 JOB = PlanJob(64, 8, gpu_named("h100"), 8, 8192, 256)
 MEASURED = (
     # MooreThreads/SimuMax, docs/b200: peak of torch's allocated memory of truncated models on eight B200.
@@ -57,6 +56,22 @@ def test_the_bench_fails_where_a_peak_is_missed(tmp_path: Path) -> None:
     assert done.returncode == 1 and "limit 0.3%" in done.stdout, done.stderr
 
 
+@pytest.mark.parametrize("dense", [0, 3, 5, 11])
+@pytest.mark.parametrize(("pp", "vp"), [(1, 1), (2, 1), (3, 2), (6, 1), (6, 2), (12, 1)])
+def test_the_search_finds_the_fullest_stage_among_those_that_differ(dense: int, pp: int, vp: int) -> None:
+    model = plan_model({**EXPERTS, "num_hidden_layers": 12, "first_k_dense_replace": dense})
+    for job in (JOB, replace(JOB, block_layers=1), replace(JOB, block_layers=2), replace(JOB, global_batch=8)):
+        for recompute in ("none", "full"):
+            layout = Layout(pp=pp, vp=vp, ep=2, recompute=recompute)
+            found = memory(model, layout, job)
+            assert checked_peak(model, layout, job, float("inf")) == max(found.by_stage), (layout, job)
+
+
+def test_a_thousand_stages_that_are_alike_are_looked_at_once() -> None:
+    model = plan_model({**EXPERTS, "num_hidden_layers": 1000, "first_k_dense_replace": 0})
+    assert fullest_stages(model, 1000, 1, None) == (1, 999)
+
+
 def test_the_terms_add_up_to_the_peak_of_the_fullest_stage() -> None:
     found = memory(DENSE, Layout(tp=2, cp=2, pp=4), JOB)
     assert sum(found.terms.values()) == pytest.approx(found.peak)
@@ -76,6 +91,14 @@ def test_the_terms_add_up_to_the_peak_of_the_fullest_stage() -> None:
 )
 def test_forwards_in_flight(layout: Layout, micro_batches: int, forwards: list[int]) -> None:
     assert [sum(in_flight(layout, micro_batches, stage)) for stage in range(layout.pp)] == forwards
+
+
+def test_chunks_take_turns_of_as_many_micro_batches_as_there_are_stages() -> None:
+    for pp, vp, stage in ((2, 3, 0), (4, 2, 1), (4, 5, 3), (3, 4, 2)):
+        layout, many = Layout(pp=pp, vp=vp), 4 * pp
+        first = range((pp - stage - 1) * 2 + (vp - 1) * pp + 1)
+        turns = [forward // pp % vp for forward in first]
+        assert in_flight(layout, many, stage) == tuple(map(turns.count, range(vp)))
 
 
 def test_cp_divides_what_layers_keep_and_not_the_weights() -> None:

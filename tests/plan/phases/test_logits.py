@@ -33,7 +33,8 @@ def each(name: str, rl: RlJob, tp: int = 2) -> float:
 @pytest.mark.parametrize(
     ("framework", "release", "tp", "log_prob", "reference", "update", "with_entropy"),
     [
-        ("verl", "", 2, 12, 6, 8, 16), ("nemo-rl", "", 2, 12, 12, 12, 12), ("nemo-rl", "0.3.0", 2, 12, 12, 20, 20),
+        ("verl", "", 2, 12, 6, 8, 12), ("verl", "0.3.0", 2, 12, 6, 8, 16),
+        ("nemo-rl", "", 2, 12, 12, 12, 12), ("nemo-rl", "0.3.0", 2, 12, 12, 20, 20),
         ("nemo-rl", "0.4.0", 2, 12, 12, 12, 12), ("slime", "", 2, 8, 8, 8, 12), ("slime", "0.3.0", 2, 8, 8, 16, 16),
         ("slime", "0.2.4", 2, 8, 8, 20, 20), ("slime", "main", 2, 8, 8, 8, 12), ("ms-swift", "", 2, 16, 16, 16, 20),
         ("ms-swift", "", 1, 8, 8, 12, 16),

@@ -15,11 +15,11 @@ REPORTS = {
     ),
     "spawn": (
         "torch.multiprocessing.spawn.ProcessExitedException: process 2 terminated with exit code 9\n",
-        (None, 2, 9),
+        (2, 2, 9),
     ),
     "spawned": (
         "torch.multiprocessing.spawn.ProcessExitedException: process 2 terminated with signal SIGSEGV\n",
-        (None, 2, -11),
+        (2, 2, -11),
     ),
     "Horovod": ("Process name: 6\nExit code:    1\n", (6, None, 1)),
     "Open MPI": ("  Process name: [[4411,1],2]\n  Exit code:    3\n", (2, None, 3)),

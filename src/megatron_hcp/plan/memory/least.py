@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import NamedTuple
 
 from megatron_hcp.plan.layout import Layout, PlanJob
 from megatron_hcp.plan.memory.buffers import output_end, workspaces
-from megatron_hcp.plan.memory.peak import held_bytes, in_flight, layer_backward
+from megatron_hcp.plan.memory.peak import forwards, held_bytes, layer_backward
 from megatron_hcp.plan.model import PlanModel
 from megatron_hcp.plan.time.shapes import RankElements
 from megatron_hcp.plan.weights import LayerKinds, chunk_kinds, end_weights, layer_weights
 
 Saved = tuple[float, float]
 """Bytes that a dense layer and one with experts keeps of a micro-batch."""
+
+Runs = tuple[tuple[LayerKinds, int], ...]
+"""Chunks of a stage with the same layers, one after another: the layers of each, and the number of the next chunk."""
 
 
 class Stages(NamedTuple):
@@ -76,11 +80,10 @@ class LeastPeak:
 
     def __call__(self, pipeline: Stages) -> float:
         """That of the layout with this pipeline: of the first, the longest or the last stage."""
-        last = pipeline.pp - 1
-        layers = [sum(kinds) for kinds in pipeline.kinds]
-        return max(self._stage(pipeline, stage) for stage in {0, layers.index(max(layers)), last})
+        looked_at = _looked_at(self.model, pipeline.pp, pipeline.vp)
+        return max(self._stage(pipeline, stage, runs) for stage, runs in looked_at)
 
-    def _stage(self, pipeline: Stages, stage: int) -> float:
+    def _stage(self, pipeline: Stages, stage: int, runs: Runs) -> float:
         """All but what context parallelism holds for a moment, and the activations of multi-token prediction."""
         layout, pp, job = self.layout, pipeline.pp, self.job
         last = stage == pp - 1
@@ -90,8 +93,21 @@ class LeastPeak:
             held = ends[kind] + sum(count * layer[kind] for count, layer in zip(pipeline.kinds[stage], self.layers))
             share = ranks * pp / job.world_size if job.sharded_optimizer else 1.0
             state += held * (self.always + job.optimizer_bytes * share)
-        chunks = chunk_kinds(self.model, pp, pipeline.vp)[stage]
-        flights = in_flight(Layout(pp=pp, vp=pipeline.vp), pipeline.batches, stage)
-        for kinds, flying in zip(chunks, flights):
-            state += flying * sum(count * saved for count, saved in zip(kinds, self.saved))
+        pipes, before = Layout(pp=pp, vp=pipeline.vp), 0
+        for kinds, end in runs:
+            through = forwards(pipes, pipeline.batches, stage, end)
+            state += (through - before) * sum(count * saved for count, saved in zip(kinds, self.saved))
+            before = through
         return state + (max(self.inside, self.head) if last else self.inside)
+
+
+@lru_cache(maxsize=4096)
+def _looked_at(model: PlanModel, pp: int, vp: int) -> tuple[tuple[int, Runs], ...]:
+    """The first, the longest and the last stage, with the layers of their chunks."""
+    chunks = chunk_kinds(model, pp, vp)
+    layers = [sum(map(sum, stage)) for stage in chunks]
+    found = []
+    for stage in {0, layers.index(max(layers)), pp - 1}:
+        ends = [at for at in range(1, vp) if chunks[stage][at] != chunks[stage][at - 1]] + [vp]
+        found.append((stage, tuple((chunks[stage][end - 1], end) for end in ends)))
+    return tuple(found)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import pairwise
 from typing import NamedTuple
 
 from megatron_hcp.cost.gpus import Gpu
@@ -19,7 +20,7 @@ from megatron_hcp.plan.memory.buffers import (
     workspaces,
 )
 from megatron_hcp.plan.model import PlanModel
-from megatron_hcp.plan.weights import LayerKinds, chunk_kinds, parameters
+from megatron_hcp.plan.weights import LayerKinds, chunk_kinds, parameters, stage_kinds
 
 GIB = float(1 << 30)
 _COPIES = {"bf16": 0, "fp8": 2, "mxfp8": 2, "nvfp4": 1}
@@ -74,7 +75,24 @@ def checked_peak(model: PlanModel, layout: Layout, job: PlanJob, most: float) ->
     """GiB of the fullest stage; of the first one, which is mostly that, where it is beyond `most` already."""
     parts = Parts(model, layout, job)
     first = parts.total(0) / GIB
-    return first if first > most else max(first, *(parts.total(stage) / GIB for stage in range(1, layout.pp)), 0.0)
+    if first > most:
+        return first
+    others = fullest_stages(model, layout.pp, layout.vp, job.block_layers)
+    return max(first, *(parts.total(stage) / GIB for stage in others), 0.0)
+
+
+@lru_cache(maxsize=4096)
+def fullest_stages(model: PlanModel, pp: int, vp: int, block_layers: int | None) -> tuple[int, ...]:
+    """Stages after the first of which one is the fullest of them: of those with the same layers, the first.
+
+    A later one has the same weights and no more micro-batches in flight. The last stage stands for itself.
+    """
+    kinds = zip(chunk_kinds(model, pp, vp), chunk_kinds(model, pp, vp, block_layers))
+    alike: dict[object, int] = {}
+    for stage, layers in enumerate(kinds):
+        if stage:
+            alike.setdefault(None if stage == pp - 1 else layers, stage)
+    return tuple(alike.values())
 
 
 def stage_terms(model: PlanModel, layout: Layout, job: PlanJob, stage: int) -> dict[str, float]:
@@ -107,8 +125,13 @@ def _states(
     `weight`, `gradient`, `optimizer`: bytes of one; `shards`: of the optimizer, for dense weights and experts.
     """
     layout = Layout(tp=tp, ep=ep, etp=etp, pp=pp, vp=vp)
+    alike: dict[object, tuple[dict[str, float], float]] = {}
     found = []
-    for stage in range(pp):
+    for stage, kinds in enumerate(stage_kinds(model, pp, vp)):
+        key = kinds, stage == 0, stage == pp - 1
+        if key in alike:
+            found.append(alike[key])
+            continue
         held = parameters(model, layout, stage)
         terms = {
             "weights": float(weight * sum(held)),
@@ -117,7 +140,8 @@ def _states(
             "dummy gradients": dummy_gradients(model, layout, stage),
             "workspaces": workspaces(model),
         }
-        found.append((terms, sum(terms.values())))
+        alike[key] = terms, sum(terms.values())
+        found.append(alike[key])
     return tuple(found)
 
 
@@ -213,11 +237,12 @@ def _saved(model: PlanModel, layout: Layout, job: PlanJob, unit: int) -> tuple[_
 
 def _unit(model: PlanModel, layout: Layout, job: PlanJob) -> int:
     """Layers that uniform recomputation repeats at once: no more than a chunk has."""
-    return min(job.unit_layers, _longest_chunk(model, layout))
+    return min(job.unit_layers, _longest_chunk(model, layout.pp, layout.vp))
 
 
-def _longest_chunk(model: PlanModel, layout: Layout) -> int:
-    return max(sum(chunk) for stage in chunk_kinds(model, layout.pp, layout.vp) for chunk in stage)
+@lru_cache(maxsize=4096)
+def _longest_chunk(model: PlanModel, pp: int, vp: int) -> int:
+    return max(sum(chunk) for stage in chunk_kinds(model, pp, vp) for chunk in stage)
 
 
 def layer_backward(model: PlanModel, layout: Layout, job: PlanJob) -> float:
@@ -231,7 +256,7 @@ def layer_backward(model: PlanModel, layout: Layout, job: PlanJob) -> float:
         whole = replace(layout, recompute="none")
         again = _unit(model, layout, job)
         if job.block_layers is not None:
-            again = int(job.block_layers >= _longest_chunk(model, layout))
+            again = int(job.block_layers >= _longest_chunk(model, layout.pp, layout.vp))
         transient += again * max(sum(layer_saved(model, whole, job, moe).values()) for moe in model.kinds)
     return transient
 
@@ -246,9 +271,14 @@ def in_flight(layout: Layout, micro_batches: int, stage: int) -> tuple[int, ...]
     >>> in_flight(Layout(pp=4, vp=2), 8, 0), in_flight(Layout(pp=4), 8, 1)
     ((7, 4), (3,))
     """
+    through = [forwards(layout, micro_batches, stage, first) for first in range(layout.vp + 1)]
+    return tuple(after - before for before, after in pairwise(through))
+
+
+def forwards(layout: Layout, micro_batches: int, stage: int, first: int) -> int:
+    """The sum of `in_flight` over so many of the first chunks."""
     pp, vp = layout.pp, layout.vp
     if vp == 1:
-        return (min(micro_batches, pp - stage),)
-    forwards = min(micro_batches * vp, (pp - stage - 1) * 2 + (vp - 1) * pp + 1)
-    rounds, rest = divmod(forwards, pp * vp)
-    return tuple(rounds * pp + min(pp, max(0, rest - chunk * pp)) for chunk in range(vp))
+        return first * min(micro_batches, pp - stage)
+    rounds, rest = divmod(min(micro_batches * vp, (pp - stage - 1) * 2 + (vp - 1) * pp + 1), pp * vp)
+    return first * rounds * pp + min(rest, first * pp)

@@ -5,8 +5,9 @@ of an element at the peak, by the release from which a framework's code has them
 
 | framework | log-probability | reference | update | with entropy | why |
 |---|---|---|---|---|---|
-| verl | 12 | 6 | 8 | 16 | logits; a copy for the entropy and its softmax, which the reference has not; the loss works
-in place, its gradient follows the temperature |
+| verl 0.3 | 12 | 6 | 8 | 16 | the entropy's gradient is a tensor of its own |
+| verl | 12 | 6 | 8 | 12 | logits; a copy for the loss and the entropy's softmax, which the reference has not; loss and
+entropy make their gradients in place, and free what they kept before the temperature's gradient is made |
 | NeMo-RL 0.4 | 12 | 12 | 12 | 12 | logits, log-softmax, and exp or a copy |
 | NeMo-RL | 12 | 12 | 20 | 20 | the backward pass multiplies a one-hot tensor of int64 |
 | slime 0.3.1 | 8 | 8 | 8 | 12 | logits and softmax; the entropy's gradient keeps the logits and has one of its own |
@@ -18,7 +19,8 @@ in place, its gradient follows the temperature |
 A rollout temperature other than 1 gives slime a scaled copy of the logits: 4 more. Where miles logs the entropy, it
 copies the logits for it and makes a softmax of them: 16 in the update, beside the copy of the loss, and 12 without it.
 
-Source: _lm_head_logits_processor of transformer_impl.py and tensor_parallel.py of verl (main); DistributedLogprob of
+Source: _lm_head_logits_processor of transformer_impl.py and tensor_parallel.py of verl (v0.3.0.post1, v0.4.0,
+v0.4.1 to 0.9.1; measured on one H100 with 0.9.1, lab/results/rl_peak_h100.json); DistributedLogprob of
 model_utils.py of NeMo-RL (v0.3.0, v0.4.0 to main); calculate_log_probs_and_entropy and get_log_probs_and_entropy of
 slime (v0.1.0 to v0.2.4, v0.3.0, v0.3.1); compute_entropy of miles' math_utils.py; vocab_parallel_log_softmax of
 vocab_parallel_utils.py of ms-swift (main); Float16Module and vocab_parallel_cross_entropy of megatron-core.
@@ -43,10 +45,11 @@ class _Bytes(NamedTuple):
 
 
 _NEWEST = {
-    "verl": _Bytes(12, 6, 8, 16), "nemo-rl": _Bytes(12, 12, 12, 12), "slime": _Bytes(8, 8, 8, 12),
+    "verl": _Bytes(12, 6, 8, 12), "nemo-rl": _Bytes(12, 12, 12, 12), "slime": _Bytes(8, 8, 8, 12),
     "ms-swift": _Bytes(16, 16, 16, 20),
 }  # fmt: skip
 _BEFORE = {
+    "verl": (("0.4", _Bytes(12, 6, 8, 16)),),
     "nemo-rl": (("0.4", _Bytes(12, 12, 20, 20)),),
     "slime": (("0.3.0", _Bytes(8, 8, 20, 20)), ("0.3.1", _Bytes(8, 8, 16, 16))),
 }  # fmt: skip

@@ -82,10 +82,13 @@ class Inputs:
     """The tensors of a case on `cp_size` ranks, the same on every rank, and what attention makes of them.
 
     Lengths grow with cp_size so that every chunk has several tokens; padding ends each packed sequence at a different
-    place, one of them with whole chunks of padding. `stretch` makes every sequence so many times longer.
+    place, one of them with whole chunks of padding. `stretch` makes every sequence so many times longer. `padding`:
+    tokens at the end of each sequence that count as padding, where a case has padding and they are not the usual ones.
     """
 
-    def __init__(self, case: AttentionCall, cp_size: int, stretch: int = 1) -> None:
+    def __init__(
+        self, case: AttentionCall, cp_size: int, stretch: int = 1, padding: Sequence[int] | None = None
+    ) -> None:
         self.case, self.cp_size = case, cp_size
         self.heads = 2 * cp_size
         self.kv_heads = cp_size if case.feature == "GQA" else 2 * cp_size
@@ -93,8 +96,9 @@ class Inputs:
         self.scale = self.head_dim**-0.5
         is_packed = case.format == "thd"
         self.padded = [times * cp_size * stretch for times in ((4, 8, 2) if is_packed else (8,))]
-        shorter = (3, 5, 3) if case.is_padded else (0, 0, 0)
-        self.lengths = [padded - less * stretch for padded, less in zip(self.padded, shorter)]
+        usual = [times * stretch for times in (3, 5, 3)]
+        shorter = (padding or usual) if case.is_padded else (0, 0, 0)
+        self.lengths = [padded - less for padded, less in zip(self.padded, shorter)]
         generator = torch.Generator().manual_seed(1)
 
         def tensor(heads: int, head_dim: int) -> torch.Tensor:

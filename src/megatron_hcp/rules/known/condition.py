@@ -76,18 +76,19 @@ def clauses_of(text: str) -> tuple[Clause, ...]:
 
 def _clause(text: str) -> Clause:
     is_negated = text.startswith("not ")
-    name, *comparison = text.removeprefix("not ").split()
+    words = text.removeprefix("not ").split()
+    assert words, f"{text!r} is not a clause"
+    name, *comparison = words
     if not comparison:
         return Clause(name, "false" if is_negated else "true")
     assert not is_negated, f"{text!r} negates a comparison"
     op, *values = comparison
     assert op in _OPERATORS and values, f"{text!r} is not a clause"
     clause = Clause(name, op)
-    words = tuple(values)
-    assert op in ("in", "names") or len(words) == 1, f"{text!r} has {len(words)} values"
+    assert op in ("in", "names") or len(values) == 1, f"{text!r} has {len(values)} values"
     assert not clause.is_version or op in (">=", "<"), f"{text!r} compares versions with an unsupported operator"
     is_text = clause.is_version or op == "names" or name.startswith("env.")
-    return clause._replace(values=words if is_text else tuple(map(_typed, words)))
+    return clause._replace(values=tuple(values) if is_text else tuple(map(_typed, values)))
 
 
 def _typed(word: str) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 
 from megatron_hcp.triage.line import read_line
@@ -16,6 +17,22 @@ _LEAD = re.compile(
     rb"[\w\s.:,/@|\[\]()<>+*#~-]+"
 )
 """What may be a lead: nothing that a training or a fault says, which every line may repeat too."""
+
+
+_RARE = 64
+_NO_TEXT = re.compile(rb"[\x01-\x06\x0e-\x1a\x1c-\x1f\x7f]")
+
+
+def is_text(start: bytes) -> bool:
+    """Whether a file that begins so is a text. Some launchers write the zero that ends a string (Open MPI, below its
+    reports): a few of them make no text binary, where all else is one."""
+    if b"\0" not in start:
+        return True
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(start)  # a letter that the end cuts is none too many
+    except UnicodeDecodeError:
+        return False
+    return start.count(b"\0") * _RARE <= len(start) and not _NO_TEXT.search(start)
 
 
 def without_lead(file: Bytes, start: bytes) -> tuple[Bytes, bytes]:

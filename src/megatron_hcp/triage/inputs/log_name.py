@@ -29,7 +29,7 @@ _WORKER_LOG = re.compile(r"(?:^|/)worker-[0-9a-f]{40,64}-[0-9a-f]{8}-\d{1,10}\.(
 """Of Ray's session folder: what a worker wrote, which Ray prints in the driver's log too."""
 _RAYS_LOG = re.compile(
     r"(?:^|/)(?:python-core-(?:worker|driver)-[0-9a-f]{40,64}_\d{1,10}|gcs_server|raylet|(?:log_)?monitor|dashboard\w{0,20}|"
-    r"runtime_env_\w{1,20}|debug_state\w{0,20})\.(?:log|out|err|txt)$"
+    r"runtime_env_\w{1,20}|debug_state\w{0,20}|events/event_[A-Z_]{2,30})\.(?:log|out|err|txt)$"
 )
 """What Ray writes about itself there."""
 _TORCHRUN_LOG = re.compile(r"attempt_(\d+)/(\d+)/std(?:out|err)\.log$")

@@ -16,7 +16,7 @@ from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.visible import visible
 from megatron_hcp.triage.collective.flight_recorder import is_dump
 from megatron_hcp.triage.inputs.compressed import Unreadable, unpacked
-from megatron_hcp.triage.inputs.lead import START
+from megatron_hcp.triage.inputs.lead import START, is_text
 from megatron_hcp.triage.inputs.log_name import PACKED, PREVIOUS
 from megatron_hcp.triage.names import job_id
 from megatron_hcp.triage.scan import Bytes
@@ -165,8 +165,8 @@ def _opened(path: Path) -> Iterator[tuple[Bytes, bytes]]:
 
 
 def is_log(start: bytes) -> bool:
-    """Whether a file that begins so is a log: it has bytes, and none of the first is NUL (a checkpoint has some)."""
-    return bool(start) and b"\0" not in start
+    """Whether a file that begins so is a log: it has bytes, and they are a text."""
+    return bool(start) and is_text(start)
 
 
 _ROTATED = re.compile(r"(?P<name>.+)\.(?P<number>\d{1,3})")
@@ -272,7 +272,7 @@ class _Found:
                             if is_dump(path, start):
                                 self.dumps.append(path)
                             else:
-                                (self.binary if b"\0" in start else texts).append(path)
+                                (texts if is_text(start) else self.binary).append(path)
                     else:
                         self.unread.append((path, "a pipe, a socket or a device"))
                 except OSError as error:

@@ -8,6 +8,7 @@ from itertools import islice
 from megatron_hcp.triage.line import Line, read_line
 from megatron_hcp.triage.raised.tracebacks import HEAD_TEXT, NEAR, frames_above, line_below, lines_below
 from megatron_hcp.triage.scan import Hit
+from megatron_hcp.triage.signatures.row import Role
 
 _LOOKED_AT = 40
 _FURTHER = 1 << 16
@@ -23,6 +24,15 @@ _IGNORED = (
 )
 
 
+_AGAIN = re.compile(
+    r"(?i)\b(?:(?:will be|is|are) (?:retried|left out|skipped|ignored|disabled|not used)|tr(?:y|ies|ying) again|"
+    r"will retry|retries|retrying|falls? back|falling back|goes on|going on|continu(?:es|ing) without)\b"
+)
+"""What a program says of an error that it goes on after: in a line that announces its traceback, or right below it."""
+_CHAINS = ("The above exception was the direct cause", "During handling of the above exception")
+_MOST_CHAINED = 8
+RAISED: tuple[Role, ...] = ("cause", "general")
+"""Roles of lines that say what happened in a process."""
 _OF_ANOTHER = re.compile(r"\s*Traceback of where the remote call failed")
 _ANNOUNCES = re.compile(r"(?::|-{3}|\"{3})$")
 _OF_CELL = re.compile(r"[\w.]{1,100}\s{2,80}Traceback \(most recent call last\)$")
@@ -67,12 +77,10 @@ def was_caught(hit: Hit, line: Line) -> bool:
     or a client told what it met when a server did not answer."""
     own = (other.body for _, other in lines_below(hit) if other.writer == line.writer and other.body.strip())
     below = next(own, "")
-    is_chained = below.startswith(
-        ("The above exception was the direct cause", "During handling of the above exception")
-    )
+    is_chained = below.startswith(_CHAINS)
     if is_chained and _NOT_REACHED.match(line.body):
         return True
-    if below.startswith("The above exception was the direct cause"):
+    if below.startswith(_CHAINS[0]):
         return _OF_LIBRARY.search(frames_above(hit.before(), line).partition("\n")[0]) is not None
     return is_chained and _LOOKED_UP.match(line.body) is not None
 
@@ -99,6 +107,50 @@ def is_ignored(before: str, words: tuple[str, ...] = _IGNORED) -> bool:
                 return True
         elif not body.startswith((" ", "\t")) and not _OF_TRACEBACK.match(body):
             return False
+    return False
+
+
+def is_outlived(hit: Hit, line: Line, role: Role) -> bool:
+    """Whether a program went on after an exception, as it says in the line below the last one of its chain. What a
+    rank lost counts no more than that where a client met it, which then says what it had asked for."""
+    if role == "effect" and (was_caught(hit, line) or _is_announced(hit, line)):
+        return True
+    return (role in RAISED and is_ignored(hit.before())) or (role in (*RAISED, "effect") and _is_followed(hit, line))
+
+
+def may_be_outlived(hit: Hit, line: Line, role: Role) -> bool:
+    """Whether an exception may not have ended its program: the line that announces its traceback (it ends in a colon)
+    says so, it was caught, or it is another's."""
+    if role in RAISED and _is_announced(hit, line):
+        return True
+    return role == "general" and (was_caught(hit, line) or passes_on(hit, line))
+
+
+def _is_announced(hit: Hit, line: Line) -> bool:
+    for raw in reversed(hit.before()[-8192:].splitlines()[-60:]):
+        above = read_line(raw.encode("utf-8", "replace"))
+        body = above.body
+        if above.writer != line.writer or not body.strip():
+            continue
+        if body.rstrip().endswith(":") and _AGAIN.search(body):
+            return True
+        if not body.startswith((" ", "\t", "ray::")) and not body.startswith(HEAD_TEXT):
+            return False
+    return False
+
+
+def _is_followed(hit: Hit, line: Line) -> bool:
+    chained, is_within = 0, False
+    for _, below in lines_below(hit):
+        body = below.body
+        if below.writer[:2] != line.writer[:2] or not body.strip():
+            continue
+        if body.startswith(_CHAINS) and chained < _MOST_CHAINED:
+            chained, is_within = chained + 1, True
+        elif is_within and not body.startswith((" ", "\t", HEAD_TEXT)):
+            is_within = False  # the next exception of the chain
+        elif not is_within:
+            return not body.startswith((" ", "\t")) and _AGAIN.search(body) is not None
     return False
 
 

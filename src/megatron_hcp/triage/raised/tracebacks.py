@@ -87,6 +87,8 @@ def end_of_traceback(start: Hit) -> Raised | None:
     return None
 
 
+_OF_SPAWNED = re.compile(rb"-- Process (\d{1,4}) terminated with the following error:\s{0,4}\Z")
+_ABOVE = 64
 _OF_RANK = re.compile(rb":? ?\(RANK (\d{1,7})\)")
 
 
@@ -101,8 +103,12 @@ def is_source(line: Line, above: Line) -> bool:
 
 def of_rank(hit: Hit, line: Line) -> Line:
     """The line of an exception as that of the rank that its traceback names: torch's distributed checkpoints, and
-    others that gather errors, pass on those of other ranks (`Traceback (most recent call last): (RANK 3)`)."""
+    others that gather errors, pass on those of other ranks (`Traceback (most recent call last): (RANK 3)`), and
+    torch.multiprocessing those of the processes that it started (`-- Process 2 terminated with the following error:`).
+    """
     head = hit.chunk.rfind(HEAD, max(0, hit.at - _BEFORE), hit.at)
+    if head >= 0 and line.local is None and (spawned := _OF_SPAWNED.search(hit.chunk, max(0, head - _ABOVE), head)):
+        return line._replace(local=whole(spawned[1].decode()))
     said = _OF_RANK.match(hit.chunk, head + len(HEAD)) if head >= 0 else None
     if said is None:
         return line

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from megatron_hcp.triage.events import SENT_FROM_OUTSIDE, Event, FileEvents
-from megatron_hcp.triage.exit_codes import ABORTED
+from megatron_hcp.triage.exit_codes import ABORTED, ProcessEnd
 from megatron_hcp.triage.line import When
 from megatron_hcp.triage.logged_job import LoggedJob
 from megatron_hcp.triage.ranks.place import are_tasks_ranks, place_of
@@ -61,6 +61,29 @@ def odd_one(files: Sequence[FileEvents], job: LoggedJob, victim: int | None) -> 
         return next(iter(aborted.values()))
     alone = [item for rank, item in cut.items() if rank is not None and rank not in lost and item[1].groups["at"]]
     return alone[0] if len(alone) == 1 and victim is not None and not {None, victim} & cut.keys() else None
+
+
+def awaited(first: Said, parts: Sequence[FileEvents]) -> Said | None:
+    """A Gloo collective that timed out, at the only rank that did not wait in it: it was busy, and lost the others.
+
+    None where `first` is no such timeout, only one rank reports it, or more than one does not.
+    """
+    if first[1].signature.id != _TIMED_OUT:
+        return None
+    waited, known = set[int | None](), set[int]()
+    for entry in parts:
+        known |= entry.lost if entry.name.rank is None else {*entry.lost, entry.name.rank}
+        own = (key for key in entry.seen if key[0] == _TIMED_OUT)
+        waited |= {next((who for who in (*key[1:3], entry.name.rank) if who is not None), None) for key in own}
+    busy = known - waited
+    if len(busy) != 1 or len(waited - {None}) < _FEWEST_WAITING:
+        return None
+    entry, event = first
+    groups = {**event.groups, "at": f"; rank {min(busy)} alone did not wait in it"}
+    return entry, event._replace(groups=groups, ended=ProcessEnd(None, min(busy)))
+
+
+_TIMED_OUT, _FEWEST_WAITING = "gloo-timeout", 2
 
 
 def silent_one(files: Sequence[FileEvents], victim: int | None) -> Said | None:

@@ -120,6 +120,22 @@ _CORRECTIONS = (
         "is the size that it asks for right? fewer processes and data loader workers, or more memory (--mem=0)",
     ),
     Correction(
+        re.compile(r"\bstd::bad_alloc\b"),
+        "the host can't give the memory that it asks for",
+        "fewer processes on a node, or more memory (--mem=0)",
+    ),
+    Correction(
+        re.compile(r"Read-only file system"),
+        "the folder that it writes to is read-only for this job",
+        "write to another folder; if it was writable before, the node's disk may have failed (dmesg -T)",
+    ),
+    Correction(
+        re.compile(r"couldn't connect to 'https://huggingface\.co' to load"),
+        "the node does not reach the hub, and neither the cache nor the disk has what it names",
+        later=False,
+        signature="hub",
+    ),
+    Correction(
         re.compile(r"MisconfigurationException|requires setting the environment"),
         "its configuration asks for what this machine, or its environment, doesn't give",
     ),
@@ -178,6 +194,17 @@ _OF_VALUES = re.compile(
     r"OverflowError|UnicodeDecodeError|RecursionError)\b"
 )
 """What a program raises about its own values, whatever the words."""
+
+
+_TOO_LATE = re.compile(
+    r"(?i)\btimed out\b|\bover(?:loaded|whelmed)\b|too many requests|temporarily|\b(?:HTTP )?50[234] |service error"
+)
+"""Words of what was busy, or slow, when the job asked for it."""
+
+
+def came_too_late(failure: Failure) -> bool:
+    """Whether something that the program waited for was not ready in time, and no value of its own is wrong."""
+    return _TOO_LATE.search(failure.message) is not None and not _OF_VALUES.search(failure.message)
 
 
 def is_of_slurm(failure: Failure) -> bool:

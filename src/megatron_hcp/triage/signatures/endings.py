@@ -9,11 +9,12 @@ ENDINGS: tuple[Signature, ...] = (
         "terminated",
         r"SignalException: (?:(?!SignalException: ).)* got signal: (?:15|Signals\.SIGTERM)|"
         r"Received (?:15|Signals\.SIGTERM) death signal|SystemExit: 143|is killed by signal: Terminated|"
-        r"^Main process received SIGTERM, exiting",  # DeepSpeed's launcher, which only informs
+        r"^Main process received SIGTERM, exiting|"  # DeepSpeed's launcher, which only informs
+        r"\*\*\* SIGTERM received at time=",  # the handler of abseil, which Ray installs
         "ended by SIGTERM from outside: a preemption, a cancellation, or the end of a job of which another node failed",
         "torch.distributed.elastic.multiprocessing.api.SignalException: Process 77 got signal: 15",
         "torch.distributed.elastic.multiprocessing.api.SignalException: Process 77 got signal: 9",
-        tokens=(b"ignal", b"SIGTERM, exiting"),
+        tokens=(b"ignal", b"SIGTERM, exiting", b"SIGTERM received at"),
         role="echo",
         at_any_level=True,
     ),

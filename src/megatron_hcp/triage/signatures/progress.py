@@ -6,7 +6,7 @@ import re
 from typing import get_args
 
 from megatron_hcp.triage.course.kinds import kind_of
-from megatron_hcp.triage.line import QUIET, Line, read_line
+from megatron_hcp.triage.line import NOBODY, QUIET, Line, read_line
 from megatron_hcp.triage.signatures.row import Role
 
 ECHOES: frozenset[Role] = frozenset(("unknown", "effect", "report", "echo"))
@@ -21,6 +21,18 @@ _OF_SCHEDULERS = (b"Successfully completed.", b"(1) Normal termination (return v
 """Of the whole job, by LSF and HTCondor: the lines hold nothing else. The script's last command ended well."""
 _OF_ANYTHING = (b"Script" + _WELL, b"Job" + _WELL)
 """Of whatever a script ran, which may only have prepared the training: it counts below steps, and in its own log."""
+_TRAINED = (
+    *(b"raining " + end for end in (b"finished", b"complete", b"done", b"is done", b"is finished", b"is complete")),
+    b"inished training",
+    b"ompleted training",
+    b"xiting normally",
+)
+"""Of any program's training, in plain words."""
+_NOT_YET = re.compile(
+    rb"(?i)\b(?:before|until|when|once|after|if|not|un)[\s-]{1,3}(?:the )?(?:training|finished|completed|exiting)\b|"
+    rb"\b(?:with|by|or|on|due to)\b.{0,20}\b(?:errors?|fail\w{0,5}|interrupt\w{0,3}|exceptions?)\b|unexpected|premature"
+)
+"""What is no word on a good end: verl's asynchronous trainer is `completed or interrupted` after a failure too."""
 DONE: dict[bytes, frozenset[Role]] = {
     b"[after training is done]": ECHOES,
     b"[exiting program a": ECHOES,
@@ -29,8 +41,7 @@ DONE: dict[bytes, frozenset[Role]] = {
     b"'train_runtime': ": ECHOES,
     b"`Trainer.fit` stopped: ": ECHOES,
     _RAYS: ECHOES,
-    b"Training completed": ECHOES,
-    b"Training finished": ECHOES,
+    **dict.fromkeys(_TRAINED, ECHOES),
     b"Final validation metrics: ": ECHOES,
     b"Max number of steps has been reached, stopping training": ECHOES,
     b"End time of running main: ": ECHOES,
@@ -48,8 +59,6 @@ ONE_DONE = b" exits successfully."
 """What DeepSpeed's launcher prints of each process: others may still fail, but that some are gone says nothing."""
 NCCL_IS_UP = b" - Init COMPLETE"
 """NCCL's word that a communicator works: what the process warned of before did not matter."""
-_HOWEVER_IT_ENDED = b"Training completed or interrupted"
-"""verl's asynchronous trainer says so after a failure too."""
 
 
 def done(line: bytes, has_steps: bool) -> frozenset[Role] | None:
@@ -60,7 +69,9 @@ def done(line: bytes, has_steps: bool) -> frozenset[Role] | None:
     for token, over in DONE.items():
         if token in _OF_SCHEDULERS and token != line.strip():
             continue
-        if token in line and (token != _RAYS or b"Job '" in line) and _HOWEVER_IT_ENDED not in line:
+        if token in line and (token != _RAYS or b"Job '" in line):
+            if token in _TRAINED and _NOT_YET.search(line):
+                continue
             return over if has_steps or token not in _OF_ANYTHING else None
     return None
 
@@ -73,10 +84,17 @@ def finished(line: bytes, has_steps: bool, is_failed: bool) -> tuple[frozenset[R
     """
     over = done(line, has_steps)
     is_of_code = any(words in line for words in _CODE_0)
-    is_of_script = is_of_code or _WELL in line or any(words in line for words in _OF_SCHEDULERS)
+    is_of_script = is_of_code or _WELL in line or any(words in line for words in _OF_SCHEDULERS) or _is_echoed(line)
     if over is None or (is_failed and is_of_script):
         return None
     return over, not (is_of_code or any(words in line for words in _OF_ANYTHING))
+
+
+def _is_echoed(line: bytes) -> bool:
+    """Whether a script may have printed it, whatever its program did: no logger or rank stands before it."""
+    said = read_line(line)
+    is_bare = said.writer == NOBODY and not said.level and said.when is None
+    return is_bare and any(token in line for token in _TRAINED)
 
 
 def is_of_training(over: frozenset[Role]) -> bool:
@@ -140,11 +158,12 @@ HARMLESS = re.compile(
     r"(?i)executing job with overrides|not a git |git root error|detected dubious|pip's dependency resolver|"
     r"nthreads cannot be larger than environment variable|could not find arguments in the checkpoint|"
     r"could not find the metadata file|will not load any checkpoints?|Using the latest cached version|"
+    r"taking the entire process down|"
     r"unable to register \w{1,20} (?:factory|plugin)|continuing (?:to|with|without) |"
     r"(?<![a-z])(?:errors|failures)[:=] ?0$|\bnum(?:ber)?[ _](?:(?!num)[\w ]){0,60}(?:error|fail)[\w /()]{0,40}[:=] ?0$"
 )
 """What programs print as an error and go on: Hydra, git (also in wandb), pip, numexpr, Megatron-LM, datasets,
-TensorFlow; what says that it goes on; and a count of no errors or failures."""
+TensorFlow; torch, below what it met in NCCL; what says that it goes on; and a count of no errors or failures."""
 
 
 def last_words(tail: bytes) -> tuple[int, Line] | None:
