@@ -35,13 +35,14 @@ def _table(rows: list[dict[str, Any]]) -> str:
     faults = every_fault()
     found = [(fault, by_name[fault.name, fault.start]) for fault in faults if (fault.name, fault.start) in by_name]
     odd = [oddities(row, fault) for fault, row in found]
+    days = sorted(row["day"] for _, row in found)
     said = (
         f"Measured with `python lab jobs/faults` on a real Slurm (four nodes on one machine, with control groups that "
-        f"limit memory), {date.today()}. {len(found)} of its {len(faults)} faults were run, each in a job with a "
-        f"checkpoint every two steps. {odd.count([])} behaved as expected. *kept* is the step of the last checkpoint, "
-        "*excluded* the nodes that the next attempt leaves out, *triage* the first failure that `hcp triage` names, "
-        "*again* how the second attempt ended, where it was waited for. `-`: Slurm ended the script before it could "
-        "write a verdict."
+        f"limit memory), {days[0]} to {days[-1]}. {len(found)} of its {len(faults)} faults were run, each in a job "
+        f"with a checkpoint every two steps. {odd.count([])} behaved as expected. *kept* is the step of the last "
+        "checkpoint, *excluded* the nodes that the next attempt leaves out, *triage* the first failure that `hcp "
+        "triage` names, *again* how the second attempt ended, where it was waited for. `-`: Slurm ended the script "
+        "before it could write a verdict."
     )
     lines = [
         "# What a rendered job does when something fails",
@@ -85,7 +86,7 @@ def _run_all(faults: list[Fault], rows: list[dict[str, Any]], first_job: int) ->
                 place = Path(jobs) / str(number)
                 place.mkdir()
                 try:
-                    row = run_fault(fault, cluster, place)
+                    row = {**run_fault(fault, cluster, place), "day": str(date.today())}
                 except AssertionError as error:
                     print(f"{fault.name}/{fault.start}: no result: {str(error)[:2000]}", flush=True)
                     cluster.run("scancel", "-u", "root", check=False)

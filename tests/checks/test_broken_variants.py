@@ -102,7 +102,7 @@ BROKEN: dict[str, tuple[tuple[str, ...], str, list[str]]] = {
         TRAIN,
         "import megatron.core.utils as utils, torch\n"
         "from megatron.core import parallel_state as state\n"
-        "def in_runs(batch, group=None):\n"
+        "def in_runs(batch, cp_group=None):\n"
         "    size, rank = state.get_context_parallel_world_size(), state.get_context_parallel_rank()\n"
         "    return {name: x.chunk(size, dim=1)[rank] for name, x in batch.items()}\n"
         "utils.get_batch_on_this_cp_rank = in_runs",

@@ -61,3 +61,15 @@ def test_the_kernels_of_a_gpu_did_what_the_stand_ins_do_but_for_two_cells_that_t
     assert f"what the table says in {len(cells) - len(found)} of {len(cells)} cuDNN cells" in page
     (first, layout, _, feature), (second, *same) = found
     assert f"`{layout}` with {feature}, `{first}` and `{second}`" in page and same == [layout, "cuDNN", feature]
+
+
+def test_another_gpu_did_what_the_page_says_of_it():
+    measured = json.loads((RECORDS / "te_gpu_h100.json").read_text())
+    stand_ins = by_release(json.loads((RECORDS / "te_cpu.json").read_text()))[measured["release"]]
+    cells, page = measured["cells"], " ".join(PAGE.read_text().split())
+    usual = {case: cell["verdict"] for case, cell in cells.items() if ", padding " not in case}
+    others = {case for case, verdict in usual.items() if verdict != stand_ins[case].verdict}
+    assert others == {"a2a, thd, cuDNN, sinks", "a2a, thd padded, cuDNN, sinks"}
+    assert "one H100 did both right, and had no backend for `a2a` with packed rows and sinks" in page
+    both = [case for case in cells if case.startswith(("p2p, thd padded", "all_gather, thd padded")) and "GQA" in case]
+    assert len(both) == 14 and {cells[case]["verdict"] for case in both} == {"right"}

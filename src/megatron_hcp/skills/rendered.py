@@ -158,9 +158,7 @@ def _known(part: RenderedPart) -> list[str]:
     """The rules about known faults, by package: `hcp check` reports the symptom, `hcp explain` has the way round."""
     by_package: dict[str, list[str]] = {}
     for row in (KNOWN[rule.id] for rule in _rules_of(part) if rule.id in KNOWN):
-        by_package.setdefault(PACKAGES[row.package], []).append(
-            f"{row.id} ({row.versions})" if row.versions else row.id
-        )
+        by_package.setdefault(PACKAGES[row.package], []).append(f"{row.id} ({row.versions})")
     return [f"- {package}: {', '.join(rows)}" for package, rows in sorted(by_package.items())]
 
 

@@ -208,7 +208,7 @@ class LineReader:
                 continue  # what was raised stands below the traceback
             if match is None or (row.role in ("general", "effect") and _AGENT in hit.line):
                 continue
-            if row.role in ("origin", "effect") and _OF_SERVICE.search(line.body):
+            if row.role in ("origin", "effect") and _OF_SERVICE.search(line.body, 0, match.start()):
                 continue  # whom it lost is no rank
             if row.context and not re.search(row.context, hit.before()[-8192:]):
                 continue
