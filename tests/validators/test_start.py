@@ -80,6 +80,12 @@ def test_what_validate_args_changes_reaches_the_config() -> None:
     assert not judged("--num-experts 8 --sequence-parallel --disable-bias-linear").refusals
 
 
+def test_t5s_builder_reads_no_spec() -> None:
+    """examples/t5/pretrain_t5.py takes its layers from --transformer-impl alone."""
+    refusing = judged("--spec local --context-parallel-size 2 --decoder-seq-length 128").refusals
+    assert not [one for one in refusing if one.guard.function == "DotProductAttention.__init__"]
+
+
 def test_a_release_has_its_own_guards() -> None:
     text = "--optimizer-cpu-offload --use-precision-aware-optimizer --use-distributed-optimizer --fp8-format hybrid"
     assert not judged(f"{text} --fp8-recipe delayed").refusals
