@@ -74,7 +74,7 @@ def stated_by(launch: Launch, in_pods: bool = False) -> Stated:
         reader.launcher()
         take_environment(launch, reader)
         take_commands(launch, reader)
-    name = only_start(launch) or reader.start
+    name = only_start(launch) or reader.start or reader.start_of_mpi()
     start = name if name in STARTS else None
     return Stated(start, reader.site, reader.origins, tuple(reader.words))
 
@@ -279,6 +279,14 @@ class _JobReader(Taken):
                 self.leave(f"apptainer --bind {bind}", self.where(None, line), "state it with --mounts")
         if plain:
             self.take("mounts", plain, image)
+
+    def start_of_mpi(self) -> str | None:
+        """mpirun starts each rank itself, as srun does, and `hcp job run` sets the ranks' variables either way."""
+        if not self.launch.unknown.get("start", "").startswith("started by mpi"):
+            return None
+        became = "srun starts the ranks; a program that uses MPI itself needs Slurm's: --srun=--mpi=pmix"
+        self.change("mpirun", self.where(None), became)
+        return "srun"
 
     def launcher(self) -> None:
         """torchrun's options. (ft_launcher's have the same prefix.)"""

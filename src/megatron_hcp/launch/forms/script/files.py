@@ -3,9 +3,10 @@
 Only regular files in the script's own folder or below are read, else in the repository that the folder is in, or below
 the current folder if the script is named from there (`ground/below.py`), and what `--source` names:
 
+* a relative path leads from the script's folder, from the repository's root, or from a folder between them;
 * an absolute path leads to another copy of the script's repository, such as a container's, if it goes through a folder
   named like one at the repository's root: `/opt/slime/scripts/models/x.sh` in a checkout with the package `slime`; so
-  does one from the user's home, `~/slime/…`;
+  does one from the user's home, `~/slime/…`, and a relative one from the folder that holds the repository;
 * a relative path, once the script has changed to a folder that isn't known here, leads to the one file of the
   repository that it can mean: from that folder in another copy, from the script's folder, or from the root; without
   a repository, the file beside the script, if the path leads to a folder like the script's;
@@ -146,13 +147,17 @@ class Files:
 def _in_repository(folder: str, path: str) -> str | None:
     """The file at a path below the script's folder, else in the same repository.
 
-    There the path leads from the script's folder, or from the repository's root, where such scripts are started.
+    There the path leads from the script's folder, from the repository's root, where such scripts are started, from a
+    folder between them, or from the one that holds the repository.
     """
     place = file_below(folder, path, _WANTED) if ".." not in path.split("/") else None
     repository = None if place is not None else _root(folder)
     if repository is None:
         return place
-    return file_below(repository, path, _WANTED, of=folder) or file_below(repository, path, _WANTED)
+    above = os.path.relpath(folder or ".", repository)
+    starts = [above, "", *(above.rsplit("/", number)[0] for number in range(1, above.count("/") + 1))]
+    found = (file_below(repository, f"{start}/{path}".lstrip("/"), _WANTED) for start in starts)
+    return next(filter(None, found), None) or _in_its_copy(folder, f"/{path}")
 
 
 def _root(folder: str) -> str | None:
@@ -166,7 +171,7 @@ def _in_its_copy(folder: str, path: str) -> str | None:
     repository = _root(folder)
     if repository is None:
         return None
-    tails = (tail for _, tail in _tails(repository, path))
+    tails = (tail for both in _tails(repository, path) for tail in both[::-1])
     return next((place for tail in tails if (place := file_below(repository, tail, _WANTED))), None)
 
 
