@@ -6,7 +6,7 @@ the current folder if the script is named from there (`ground/below.py`), and wh
 * a relative path leads from the script's folder, from the repository's root, or from a folder between them;
 * an absolute path leads to another copy of the script's repository, such as a container's, if it goes through a folder
   named like one at the repository's root: `/opt/slime/scripts/models/x.sh` in a checkout with the package `slime`; so
-  does one from the user's home, `~/slime/…`, and a relative one from the folder that holds the repository;
+  does one from the user's home, `~/slime/…`, and any path through the first two folders of the script's own place;
 * a relative path, once the script has changed to a folder that isn't known here, leads to the one file of the
   repository that it can mean: from that folder in another copy, from the script's folder, or from the root; without
   a repository, the file beside the script, if the path leads to a folder like the script's;
@@ -157,7 +157,7 @@ def _in_repository(folder: str, path: str) -> str | None:
     above = os.path.relpath(folder or ".", repository)
     starts = [above, "", *(above.rsplit("/", number)[0] for number in range(1, above.count("/") + 1))]
     found = (file_below(repository, f"{start}/{path}".lstrip("/"), _WANTED) for start in starts)
-    return next(filter(None, found), None) or _in_its_copy(folder, f"/{path}")
+    return next(filter(None, found), None) or _through_its_folders(folder, repository, path)
 
 
 def _root(folder: str) -> str | None:
@@ -171,8 +171,16 @@ def _in_its_copy(folder: str, path: str) -> str | None:
     repository = _root(folder)
     if repository is None:
         return None
-    tails = (tail for both in _tails(repository, path) for tail in both[::-1])
-    return next((place for tail in tails if (place := file_below(repository, tail, _WANTED))), None)
+    tails = (tail for _, tail in _tails(repository, path))
+    found = next((place for tail in tails if (place := file_below(repository, tail, _WANTED))), None)
+    return found or _through_its_folders(folder, repository, path)
+
+
+def _through_its_folders(folder: str, repository: str, path: str) -> str | None:
+    """The file to which a path leads through the first two folders of the script's own place in the repository."""
+    own, names = os.path.relpath(folder or ".", repository).split("/")[:2], path.split("/")
+    at = next((at for at in range(1, len(names) - 2) if names[at : at + 2] == own), None)
+    return None if at is None else file_below(repository, "/".join(names[at:]), _WANTED)
 
 
 def _after_a_change(folder: str, path: str, here: str) -> list[str]:
