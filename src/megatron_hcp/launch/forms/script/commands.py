@@ -130,7 +130,7 @@ def _is_flag(item: Item) -> bool:
 def _next_program(items: Items, start: int, scripts: bool = True) -> int | None:
     for place in range(start, len(items)):
         name = _name(items[place])
-        if name in ("srun", "env", "torchrun", "ft_launcher", "ray") or _PYTHON.match(name):
+        if name in ("srun", "env", "torchrun", "ft_launcher", "ray", "uv") or _PYTHON.match(name):
             return place
         if name in _SHELLS and any(_is_command_option(item) for item in items[place + 1 : place + 4]):
             return place
