@@ -185,7 +185,9 @@ def test_ranks_that_mpirun_starts_are_started_by_srun(rendered, ranks):
     train = ("train.sh", f"python pretrain_gpt.py {WORDS}\n")
     done = rendered(text=HEAD + MPI.format(ranks=ranks, starts="bash train.sh"), files=[train])
     assert done.returncode in (0, 1), done.stderr
-    assert "#SBATCH --ntasks-per-node=8" in done.stdout and "    --seed 3\n" in done.stdout and "start=()" in done.stdout
+    assert (
+        "#SBATCH --ntasks-per-node=8" in done.stdout and "    --seed 3\n" in done.stdout and "start=()" in done.stdout
+    )
     assert "changed: mpirun (train.sbatch): srun starts the ranks" in done.stderr
     assert "the job runs no command but the training" not in done.stderr
 

@@ -38,7 +38,6 @@ from support.rows import rows
         (b"ValueError: text", ("ValueError: text", None, None, None, None)),
         (b"srun: error: n2: task 5: Killed", ("n2: task 5: Killed", None, None, None, None)),
         (b"slurmstepd-g4: error: text", ("text", None, None, None, "g4")),
-        (b"slurmstepd-srun: error: text", ("text", None, None, None, None)),  # two writers, torn
         (b"[2026-08-22T10:00:00.123] error: *** text", ("*** text", None, None, None, None)),
         (b"2026-08-22T10:00:00.123456789Z stderr F text", ("text", None, None, None, None)),
         (b"[pod/job-worker-0/pytorch] [rank3]: text", ("text", None, None, 3, "job-worker-0")),

@@ -280,16 +280,6 @@ class _JobReader(Taken):
         if plain:
             self.take("mounts", plain, image)
 
-    def start_of_mpi(self) -> str | None:
-        """mpirun starts each rank itself, as srun does, and `hcp job run` sets the ranks' variables either way."""
-        ranks, nodes, gpus = self.launch.facts.get("world_size"), self.site.get("nodes"), self.site.get("gpus_per_node")
-        is_other = ranks is not None and nodes and gpus and ranks.value != nodes * gpus
-        if is_other or not self.launch.unknown.get("start", "").startswith("started by mpi"):
-            return None
-        became = "srun starts the ranks; a program that uses MPI itself needs Slurm's: --srun=--mpi=pmix"
-        self.change("mpirun", self.where(None), became)
-        return "srun"
-
     def launcher(self) -> None:
         """torchrun's options. (ft_launcher's have the same prefix.)"""
         stated = self.of("torchrun")

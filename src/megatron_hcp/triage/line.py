@@ -66,7 +66,7 @@ _PREFIXES = tuple(
         rf"{_WORD}\s*[:|-]\s*(?:[\w.]+:)?\s*",
         rf"\[{_WORD}[:|][^\]]{{1,120}}\]\s?|>> |std(?:err|out) \| ",  # Transformers, ms-swift, loguru's catchers
         rf"(?:\(AReaL\) )?\d{{8}}-\d\d:\d\d:\d\d(?:\.\d{{1,9}})? [\w. -]{{1,60}} {_WORD}: ",
-        r"(?:slurmstepd-(?=srun: ))?(?P<speaker>srun|sbatch|salloc|slurmstepd|hcp(?!-))(?:-(?P<node>[\w.-]{1,100}))?: "
+        r"(?P<speaker>srun|sbatch|salloc|slurmstepd|hcp(?!-))(?:-(?P<node>[\w.-]{1,100}))?: "
         r"(?:(?P<level>error|fatal|debug\d?|info): )?\s*",
         r"(?P<level>error|fatal): (?=\*\*\* )",  # Slurm's own, after a time
         rf"(?P<name>[A-Z][a-z]{{2}}) {{1,2}}(?P<day>\d{{1,2}}) {_CLOCK} {_HOST} [\w.()-]{{1,60}}(?:\[\d{{1,10}}\])?: ",

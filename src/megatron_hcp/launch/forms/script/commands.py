@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 
 from megatron_hcp.bash.value import Field, Hole, Item, Items, Lit, Maybe, Span, Unseen, Value
@@ -94,7 +95,7 @@ def take_apart(items: Items, context: StartContext, span: Span) -> Started | Han
                 options = mpi_options(items, place + 1, later)
                 context = context.with_options("mpirun", options.found, options.unseen)
                 words = items[place + 1 : later]
-                given = [word for before, word in zip(words, words[1:], strict=False) if _text(before) == "-x"]
+                given = [word for before, word in itertools.pairwise(words) if _text(before) == "-x"]
                 context = context.with_environment(_env(given, 0, StartContext())[1].environment)
             if name in ("mpirun", "mpiexec", "horovodrun", "accelerate", "bsub", "qsub"):
                 context = context._replace(start=None, doubt=f"started by {name}")
