@@ -40,7 +40,8 @@ from megatron_hcp.pretend.stand_ins import packages
 packages.run_no_code_of_models()
 import transformers
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
-for found in ({"model_type": "known"}, {"model_type": "newer"}, {"model_type": "known", "auto_map": {"AutoConfig": "x"}, "a": 1}):
+own = {"model_type": "known", "auto_map": {"AutoConfig": "x"}, "a": 1}
+for found in ({"model_type": "known"}, {"model_type": "newer"}, own):
     RECORD.is_model_made = False
     told = transformers.PretrainedConfig.get_config_dict(found)[0]
     print(told, CONFIG_MAPPING[told["model_type"]].__name__, RECORD.is_model_made)

@@ -5,23 +5,22 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from megatron_hcp.ground.asked import is_folder
-from megatron_hcp.ground.files import read_text
+from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.launch.facts.known_models import fields_of, names_of_models, without_stage
-from megatron_hcp.launch.hf_cache import cache_folder, cached_config, is_cached, is_model_name
-from megatron_hcp.launch.model_config import public_config
+from megatron_hcp.launch.hf_cache import cache_folder, is_cached, is_model_name
+from megatron_hcp.launch.model_config import model_values, public_config
 
 _FAMILIES = (
-    (re.compile(r"Qwen/Qwen2(\.5)?(-Math)?-\d|deepseek-ai/DeepSeek-R1-Distill-Qwen-"), "Qwen2ForCausalLM", "qwen2"),
-    (re.compile(r"Qwen/Qwen2\.5-VL-"), "Qwen2_5_VLForConditionalGeneration", "qwen2_5_vl"),
+    (re.compile(r"Qwen/Qwen2(\.5)?(-Math)?-\d"), "Qwen2ForCausalLM", "qwen2"),
     (re.compile(r"(google|LLM-Research)/gemma-2-"), "Gemma2ForCausalLM", "gemma2"),
     (re.compile(r"Qwen/Qwen3-\d+(\.\d+)?B(?!-A)"), "Qwen3ForCausalLM", "qwen3"),
     (re.compile(r"Qwen/Qwen3-\d+B-A\d"), "Qwen3MoeForCausalLM", "qwen3_moe"),
     (re.compile(r"(meta-llama|LLM-Research)/(Meta-)?Llama-[23]"), "LlamaForCausalLM", "llama"),
-    (re.compile(r"moonshotai/Kimi-K2-"), "KimiK2ForCausalLM", "deepseek_v3"),
     (
         re.compile(r"moonshotai/Moonlight-|deepseek-ai/DeepSeek-(V3(-Base)?|R1)\Z"),
         "DeepseekV3ForCausalLM",
@@ -64,15 +63,7 @@ def made_config(name: str) -> dict[str, Any] | None:
     if family[2] in _NAME_EXPERTS_ROUTED:
         config |= _routed(config)
     return {"architectures": [family[1]], "model_type": family[2], "tie_word_embeddings": is_tied,
-            "torch_dtype": "bfloat16", **config, **_vision(family[2], config)}  # fmt: skip
-
-
-def _vision(kind: str, config: Mapping[str, Any]) -> dict[str, Any]:
-    """What a model that looks has beside its class's defaults: the tower's width ends at that of the text model."""
-    if kind != "qwen2_5_vl":
-        return {}
-    rope = {"type": "mrope", "mrope_section": [16, 24, 24]}
-    return {"vision_config": {"out_hidden_size": config["hidden_size"]}, "rope_scaling": rope}
+            "torch_dtype": "bfloat16", **config}  # fmt: skip
 
 
 def _routed(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -112,19 +103,19 @@ def write_cache(folder: str, words: Iterable[str]) -> str:
     return hub
 
 
-def _stands_for(name: str, cached: Iterable[str]) -> str:
-    """A config.json made of a model's sizes, or that which the cache has of another stage of it; "" if there is none.
+def _stands_for(name: str, cached: Collection[str]) -> str:
+    """A config.json made of a model's sizes, or that of another stage of it in the cache; "" if there is none.
 
     What looks or listens has the sizes of its text model alone in the table.
     """
     if made := made_config(name):
         return json.dumps(made)
-    if _HAS_TOWERS.search(name):
-        return ""
-    stage, sizes = without_stage(name), fields_of(name)
-    other = next((one for one in cached if without_stage(one) == stage or (sizes and fields_of(one) == sizes)), "")
-    if not other or _HAS_TOWERS.search(other):
-        return ""
-    found = json.loads(read_text(cached_config(other), "a model's config.json"))
-    found.pop("quantization_config", None)  # of its stored weights
-    return json.dumps(found)
+    stage, sizes = without_stage(name), {} if _HAS_TOWERS.search(name) else fields_of(name)
+    same = [one for one in cached if without_stage(one) == stage]
+    same += [one for one in cached if sizes and fields_of(one) == sizes and not _HAS_TOWERS.search(one)]
+    with suppress(HcpError):
+        for other in same:
+            found = model_values(other)[1]
+            found.pop("quantization_config", None)  # of its stored weights
+            return json.dumps(found)
+    return ""

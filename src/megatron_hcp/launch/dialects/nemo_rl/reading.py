@@ -256,11 +256,9 @@ def _names(value: object) -> list[str]:
 
 def _as_omegaconf_has_it(setting: Setting, lines: list[str]) -> Setting:
     """`3e-7` is a number for OmegaConf, and text for YAML 1.1, which asks for a dot; in quotes it is text for both."""
-    value, place = setting.value, setting.location
-    if not isinstance(value, str) or place is None or not _EXPONENT.fullmatch(value):
-        return setting
-    is_quoted = lines[place.line - 1][place.column - 1] in "'\""
-    return setting if is_quoted else setting._replace(value=float(value))
+    value, place = str(setting.value), setting.location
+    is_plain = place is not None and lines[place.line - 1].startswith(value, place.column - 1)
+    return setting._replace(value=float(value)) if is_plain and _EXPONENT.fullmatch(value) else setting
 
 
 def merged(base: Iterable[Setting], over: Iterable[Setting], doc: YamlDoc) -> list[Setting]:
