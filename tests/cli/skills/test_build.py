@@ -60,6 +60,16 @@ def test_a_block_is_written_between_its_marks_at_their_indent(hcp, tmp_path: Pat
     assert built(hcp, tmp_path, text) == f"# X\n\n1. one\n\n   <!-- hcp:{mark} -->\n{inside}   {CLOSE}\n\nlast\n"
 
 
+def test_the_tests_of_a_claim_are_left_to_the_card(hcp, tmp_path: Path) -> None:
+    proofs = ["step:s1", "test:tests/test_a.py::test_b", "test:tests/test_a.py::test_c"]
+    skill = skill_in(tmp_path, step(), **(CARD | {"claims": [{"id": "c", "text": "It holds.", "proved_by": proofs}]}))
+    page = skill / "references" / "x.md"
+    page.parent.mkdir()
+    page.write_text(f"<!-- hcp:claims -->\n{CLOSE}\n")
+    assert hcp("skills", "build", skill).returncode == 0
+    assert "| It holds. | step:s1, a test |" in page.read_text()
+
+
 def test_a_part_inside_a_line_stays_there(hcp, tmp_path: Path) -> None:
     text = (
         f"| a | <!-- hcp:rule HCP001 -->{CLOSE} | <!-- hcp:number all-rules -->7{CLOSE}, <!-- hcp:stack -->x{CLOSE} |\n"
