@@ -39,8 +39,8 @@ def _table(rows: list[dict[str, Any]]) -> str:
     said = (
         f"Measured with `python lab jobs/faults` on a real Slurm (four nodes on one machine, with control groups that "
         f"limit memory), {days[0]} to {days[-1]}. {len(found)} of its {len(faults)} faults were run, each in a job "
-        f"with a checkpoint every two steps. {odd.count([])} behaved as expected, and {sum(row['left'] for _, row in found)} "
-        "processes were left behind. *kept* is the step of the last "
+        f"with a checkpoint every two steps. {odd.count([])} behaved as expected, and "
+        f"{sum(row['left'] for _, row in found)} processes were left behind. *kept* is the step of the last "
         "checkpoint, *excluded* the nodes that the next attempt leaves out, *triage* the first failure that `hcp "
         "triage` names, *again* how the second attempt ended, where it was waited for. `-`: Slurm ended the script "
         "before it could write a verdict."
