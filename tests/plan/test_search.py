@@ -280,6 +280,7 @@ def test_no_layout_holds_less_than_the_even_share_of_all_gpus(values: dict[str, 
         assert may_fit(model, replace(asked, gpu=asked.gpu._replace(reported_mib=int(mib) + 1))) is fits
 
 
+@pytest.mark.slow
 def test_larger_jobs_on_which_the_weights_alone_are_too_much_are_not_searched() -> None:
     """Of 8 to 64 GPUs, only those are looked through that have the memory: the change is the same."""
     model, job = plan_model({**EXPERTS, "num_experts": 1024}), PlanJob(8, 8, gpu_named("h100"), 8, 8192, 64)
