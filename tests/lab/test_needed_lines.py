@@ -10,9 +10,9 @@ from megatron_hcp.validators.program import Unit
 CONFIG = ("size = 1", "kind = 'a'", "unread = 2")
 
 
-def kept(body: str, *, read: tuple[str, ...] = (), **more: str) -> dict[str, tuple[str, ...]]:
-    """The lines that are left of a function `start(args)` that makes a `Config`, and of further functions."""
-    texts = {"start": body, **more}
+def kept(body: str, other: str = "", read: tuple[str, ...] = ()) -> dict[str, tuple[str, ...]]:
+    """The lines that are left of a class `Config` and of the functions `start(args)` and `other(args)`."""
+    texts = {"start": body, "other": other} if other else {"start": body}
     units = {name: Unit(name, "def", ("args",), "a.py", tuple(text.splitlines())) for name, text in texts.items()}
     units["Config"] = Unit("Config", "class", (), "a.py", CONFIG)
     return {name: unit.lines for name, unit in needed_lines({"1.0": units}, "start", read)["1.0"].items()}
@@ -34,8 +34,7 @@ def kept(body: str, *, read: tuple[str, ...] = (), **more: str) -> dict[str, tup
     ],
 )  # fmt: skip
 def test_a_field_that_nothing_needed_reads_is_not_set(body: str, left: str | None) -> None:
-    other = {"other": "check args.y\t"} if "other(" in body else {}
-    assert kept(body, **other)["start"] == tuple((left or body).splitlines())
+    assert kept(body, "check args.y\t" if "other(" in body else "")["start"] == tuple((left or body).splitlines())
 
 
 def test_a_class_has_the_fields_that_are_read() -> None:
