@@ -132,9 +132,10 @@ def is_core(unit: Unit) -> bool:
 def only_needed(programs: Mapping[str, Revisions]) -> dict[str, Revisions]:
     """The programs without what decides nothing. Bridge runs on Megatron-LM, which reads what slime and miles set."""
     found: dict[str, Revisions] = {}
+    named = {path for upstream in UPSTREAMS for path, _ in upstream.decorated}
     for repos in (ON_CORE, *((repo,) for repo in programs if repo not in ON_CORE)):
         every = {(repo, name): units for repo in repos for name, units in programs.get(repo, {}).items()}
-        kept = needed_lines(every, "start", words_of_core(found) if repos[0] in BEFORE_CORE else ())
+        kept = needed_lines(every, "start", words_of_core(found) if repos[0] in BEFORE_CORE else (), named)
         for place, units in every.items():
             assert counted(units.values()) == counted(kept[place].values()), f"{place} has lost guards"
         found |= {repo: {name: kept[repo, name] for name in programs[repo]} for repo in repos if repo in programs}

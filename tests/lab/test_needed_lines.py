@@ -51,6 +51,11 @@ def test_a_function_without_guards_goes_unless_it_sets_what_is_read() -> None:
     assert kept("do other(args)\ncheck args.b\t", other="args.b = 1")["other"] == ("args.b = 1",)
 
 
+def test_a_class_stays_where_only_the_settings_name_it() -> None:
+    """verl's YAML names the classes of its sections in `_target_`, and Bridge's container is made of such."""
+    assert kept("args.config = Config()\ncheck args.x\t") == {"start": ("check args.x\t",), "Config": ()}
+
+
 def test_what_another_release_or_another_program_reads_is_set() -> None:
     assert kept("args.a = 1\ncheck args.x\t", read=("a",))["start"] == ("args.a = 1", "check args.x\t")
     first = {"start": Unit("start", "def", ("args",), "a.py", ("args.a = 1", "check args.x\t"))}
