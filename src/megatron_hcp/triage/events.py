@@ -85,7 +85,8 @@ class FileEvents:
     ends: list[Event] = field(default_factory=list)
     """What launchers say about processes that ended."""
     last_words: list[Event] = field(default_factory=list)  # of a process that ended by itself, or of a rank's own log
-    left: Event | None = None  # the last line of a rank's own log, where it says that the rank was done
+    last: Event | None = None  # the last line of the log
+    left: Event | None = None  # that line, where it says that its process was done
     cut: dict[Writer, Event] = field(default_factory=dict)
     """By who wrote it, the last line of a traceback that breaks off."""
     lost: set[int] = field(default_factory=set)

@@ -71,7 +71,7 @@ def end_of_traceback(start: Hit) -> Raised | None:
     first = read_line(start.line)
     logger = _logger_of(start, first)
     has_frames, is_source = b'File "' in start.line or HEAD in start.line, False
-    frames = 0
+    frames, was_frame = 0, b'File "' in start.line
     for hit, line in lines_below(start):
         own = logger.match(line.body) if logger else None
         if line.writer != first.writer or (logger and not own):
@@ -82,10 +82,22 @@ def end_of_traceback(start: Hit) -> Raised | None:
         frames = frames or (indent if is_frame else 0)
         is_source = is_frame and not indent and '"<' not in body  # the indents were lost
         has_frames = has_frames or is_frame
+        if was_frame and _TAIL.fullmatch(body) and _goes_on(hit, line):
+            continue  # a frame's line was wrapped
+        was_frame = is_frame
         if body.strip() and not (is_frame or was_source or indent >= (frames or 1)):
             is_behind = logger is not None or indent > 0
             return Raised(hit, line._replace(body=body.strip()), is_behind) if has_frames else None
     return None
+
+
+_TAIL = re.compile(r'\w{1,80}|[^\s:"]{0,200}(?:", line \d{1,7}, in \S{1,100})?')
+
+
+def _goes_on(hit: Hit, line: Line) -> bool:
+    """Whether below a line its process's traceback goes on with a frame's text, or another frame."""
+    below = next((other.body for _, other in lines_below(hit) if other.writer == line.writer), "")
+    return below.startswith((" ", "\t")) and bool(below.strip())
 
 
 _OF_SPAWNED = re.compile(rb"-- Process (\d{1,4}) terminated with the following error:\s{0,4}\Z")

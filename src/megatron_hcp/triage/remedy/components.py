@@ -9,7 +9,7 @@ from megatron_hcp.triage.remedy.correction import records
 
 _PLUMBING = re.compile(
     r"torch/(?:nn/modules/module|_ops|utils/_contextlib|autograd|distributed/elastic)|"
-    r"python3\.\d{1,2}/(?!(?:site|dist)-packages)|<frozen|<string>|concurrent/futures|runpy|importlib"
+    r"python3\.\d{1,2}/(?!(?:site|dist)-packages)|torch/_utils\.py|<frozen|<string>|concurrent/futures|runpy|importlib"
 )
 """Frames that every call passes."""
 _NEAREST = 4
@@ -20,9 +20,14 @@ def _components() -> list[tuple[re.Pattern[str], str, str]]:
     return [(re.compile(said["frame"]), said["part"], said["look"]) for said in records("components.txt")]
 
 
+def is_plumbing(frame: str) -> bool:
+    """Whether a frame says nothing of where an exception comes from."""
+    return _PLUMBING.search(frame) is not None
+
+
 def component_of(frames: tuple[str, ...]) -> tuple[str, str] | None:
     """The part and what to look at there, by the frames nearest to an exception, the innermost first."""
-    for frame in [frame for frame in frames if not _PLUMBING.search(frame)][:_NEAREST]:
+    for frame in [frame for frame in frames if not is_plumbing(frame)][:_NEAREST]:
         if found := next(((part, look) for pattern, part, look in _components() if pattern.search(frame)), None):
             return found
     return None

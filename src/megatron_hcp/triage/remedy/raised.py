@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from megatron_hcp.triage.failure import Failure
 from megatron_hcp.triage.raised.tracebacks import Frame
-from megatron_hcp.triage.remedy.components import component_of, install_text
+from megatron_hcp.triage.remedy.components import component_of, install_text, is_plumbing
 from megatron_hcp.triage.remedy.correction import Correction, corrections
 
 
@@ -35,7 +35,7 @@ def changes(failure: Failure) -> list[tuple[str, dict[str, str]]]:
             break
     if failure.kind == "cause" and (asked := _asked(text)):
         found.append(("it says itself what to do: {asked}", {"asked": asked}))
-    if not found and is_general and known["source"]:
+    if not found and is_general and known["at"]:
         found.append((_GENERAL[bool(known["names"])], known))
     if is_general and (part := component_of(tuple(frame.place for frame in failure.frames))):
         found.append(("it comes from {part}: {look}", {"part": part[0], "look": part[1]}))
@@ -43,8 +43,8 @@ def changes(failure: Failure) -> list[tuple[str, dict[str, str]]]:
 
 
 _GENERAL = (
-    "change what `{source}` ({at}) gets so that what the exception says holds; it is called by {call}",
-    "change {names} so that what the exception says of `{source}` ({at}) holds; it is called by {call}",
+    "make this hold: {said} (`{source}`, {at}){called}",
+    "change {names} so that this holds: {said} (`{source}`, {at}){called}",
 )
 
 
@@ -75,7 +75,7 @@ def _said_by(row: Correction, failure: Failure, text: str) -> dict[str, str] | N
     return said
 
 
-_OPTIONAL = frozenset(("node", "hint", "text", "file", "below", "path"))
+_OPTIONAL = frozenset(("node", "called", "hint", "text", "file", "below", "path"))
 """Names that may stand for nothing."""
 
 
@@ -101,21 +101,30 @@ _OPTION_KEY = re.compile(r"(?i)conf|cfg|arg|option|kwarg|setting|registry|mappin
 
 def _evidence(failure: Failure, text: str) -> dict[str, str]:
     """What a traceback says, by the names that steps use."""
-    frames = failure.frames
+    frames = tuple(frame for frame in failure.frames if not is_plumbing(frame.place)) or failure.frames
     own = next((frame for frame in frames if not _LIBRARY.search(frame.file)), None)
     code = frames[0].code if frames else ""
+    if code.startswith("raise ") and len(frames) > 1:  # what it is called with counts, and stands in the next frame
+        own = own if own is not frames[0] else frames[1]
     names = list(dict.fromkeys(name.rpartition("self.")[2] for name in _OPTION.findall(f"{text} {code}")))[:_MOST_NAMES]
     asker = next((frame for frame in frames if "importlib" not in frame.file), None)
+    said = _NAME.sub("", failure.message)[:_LONGEST_SAID].strip()
     return {
         "at": _place(frames[0]) if frames else "",
         "call": _place(own, with_code=own is not frames[0]) if own else (_place(frames[0]) if frames else ""),
+        "called": f"; called by {_place(own, with_code=True)}" if own and own is not frames[0] else "",
         "source": code,
+        "said": said or failure.message,
         "names": ", ".join(f"`{name}`" for name in names),
         "asker": _place(asker) if asker else "the program",
         "function": f"`{frames[0].name}`" if frames and frames[0].name else "",
         "node": f" on {failure.node}" if failure.node else "",
         "look": _look(code, frames),
     }
+
+
+_NAME = re.compile(r"^(?:[\w.]{1,80}\.)?\w{1,60}: ?")
+_LONGEST_SAID = 200
 
 
 def _look(code: str, frames: tuple[Frame, ...]) -> str:
