@@ -35,7 +35,7 @@ def changes(failure: Failure) -> list[tuple[str, dict[str, str]]]:
             break
     if failure.kind == "cause" and (asked := _asked(text)):
         found.append(("it says itself what to do: {asked}", {"asked": asked}))
-    if not found and is_general and known["at"]:
+    if not found and is_general and known["at"] and not failure.signature.next:
         found.append((_GENERAL[bool(known["names"])], known))
     if is_general and (part := component_of(tuple(frame.place for frame in failure.frames))):
         found.append(("it comes from {part}: {look}", {"part": part[0], "look": part[1]}))
@@ -102,10 +102,11 @@ _OPTION_KEY = re.compile(r"(?i)conf|cfg|arg|option|kwarg|setting|registry|mappin
 def _evidence(failure: Failure, text: str) -> dict[str, str]:
     """What a traceback says, by the names that steps use."""
     frames = tuple(frame for frame in failure.frames if not is_plumbing(frame.place)) or failure.frames
+    function = f"`{frames[0].name}`" if frames and frames[0].name else ""
+    if len(frames) > 1 and frames[0].code.startswith("raise "):
+        frames = frames[1:]  # what it was called with counts
     own = next((frame for frame in frames if not _LIBRARY.search(frame.file)), None)
     code = frames[0].code if frames else ""
-    if code.startswith("raise ") and len(frames) > 1:  # what it is called with counts, and stands in the next frame
-        own = own if own is not frames[0] else frames[1]
     names = list(dict.fromkeys(name.rpartition("self.")[2] for name in _OPTION.findall(f"{text} {code}")))[:_MOST_NAMES]
     asker = next((frame for frame in frames if "importlib" not in frame.file), None)
     said = _NAME.sub("", failure.message)[:_LONGEST_SAID].strip()
@@ -117,7 +118,7 @@ def _evidence(failure: Failure, text: str) -> dict[str, str]:
         "said": said or failure.message,
         "names": ", ".join(f"`{name}`" for name in names),
         "asker": _place(asker) if asker else "the program",
-        "function": f"`{frames[0].name}`" if frames and frames[0].name else "",
+        "function": function,
         "node": f" on {failure.node}" if failure.node else "",
         "look": _look(code, frames),
     }
