@@ -8,32 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from support.fake_transformers import write_transformers
 from support.rows import rows
 
 pytestmark = pytest.mark.torch
 
-TRANSFORMERS = """
-import runpy
-
-def get_class_in_module(name, path):
-    return runpy.run_path(path)[name]
-
-def get_class_from_dynamic_module(name, folder):
-    return get_class_in_module(name, f"{folder}/modeling.py")
-"""
-CONFIGURATIONS = """
-class Mapping(dict):
-    def register(self, name, kind):
-        self[name] = kind
-
-CONFIG_MAPPING = Mapping(known=dict)
-"""
-BASE = """
-class PretrainedConfig:
-    @classmethod
-    def get_config_dict(cls, found):
-        return dict(found), {}
-"""
 PLAIN = """
 from megatron_hcp.pretend.record import RECORD
 from megatron_hcp.pretend.stand_ins import packages
@@ -57,16 +36,6 @@ with contextlib.suppress(ImportError):
 from transformers.dynamic_module_utils import get_class_from_dynamic_module
 get_class_from_dynamic_module("Model", root)
 """
-
-
-def write_transformers(folder: Path) -> None:
-    auto = "transformers/models/auto"
-    for package in ("peft", "transformers", "transformers/models", auto):
-        (folder / package).mkdir(exist_ok=True)
-        (folder / package / "__init__.py").touch()
-    (folder / "transformers/__init__.py").write_text(BASE, encoding="utf-8")
-    (folder / "transformers/dynamic_module_utils.py").write_text(TRANSFORMERS, encoding="utf-8")
-    (folder / auto / "configuration_auto.py").write_text(CONFIGURATIONS, encoding="utf-8")
 
 
 def test_a_configuration_of_ones_own_class_or_a_newer_one_is_a_plain_one_and_made(tmp_path: Path) -> None:

@@ -60,6 +60,12 @@ def test_what_is_said_of_a_model_that_another_stands_for_decides_nothing_but_hyd
     assert answer(raised.value, OfTheLaunch(model=False))["missing"] == ""
 
 
+def test_a_name_that_a_package_lacks_asks_for_another_release_of_it() -> None:
+    with pytest.raises(ImportError) as raised:
+        exec("from json import AutoModelForVision2Seq")
+    assert answer(raised.value)["missing"] == "a release of json that has AutoModelForVision2Seq"
+
+
 def test_a_models_config_is_read_once_it_is_opened_and_made_where_it_is_no_link(tmp_path: Path) -> None:
     record, file = Record(), tmp_path / "hub/models--a--b/snapshots/c/config.json"
     file.parent.mkdir(parents=True)

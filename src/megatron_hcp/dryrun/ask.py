@@ -29,8 +29,6 @@ from megatron_hcp.launch.fact import Launch, UpstreamTree
 STAGES = ("arguments", "groups", "model", "optimizer", "data", "forward", "backward")
 _LAST = {"ms-swift": "optimizer", "nemo-rl": "optimizer"}
 """The last stage that the run of a framework has, where it isn't the last of all."""
-_READ_MODELS = ("bridge", "verl", "ms-swift", "nemo-rl")
-"""Frameworks that read a model's config.json from the cache of Hugging Face."""
 SECONDS, MEMORY_GIB = 120, 4
 """Limits of each rank."""
 _IMPORTS_S = 120
@@ -145,7 +143,8 @@ def dry_run(launch: Launch, ask: HowToRun) -> DryRun:
             seq_length = launch.facts["seq_length"].value if "seq_length" in launch.facts else None
             conversations.write(folder, seq_length or _SEQ_LENGTH)
         limits = sandbox(folder, *request["roots"])
-        models = {"HF_HUB_CACHE": write_cache(folder, words.words)} if launch.dialect in _READ_MODELS else {}
+        reads_models = launch.dialect not in ("mlm", "slime")
+        models = {"HF_HUB_CACHE": write_cache(folder, words.words)} if reads_models else {}
         given = environment(folder, models)
         command = [*limits.words, *given, sys.executable, "-B", "-m", "megatron_hcp.pretend"]
         timeout = _IMPORTS_S + ask.seconds * len(ranks)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -34,7 +34,6 @@ _LARGEST_TIED = 3072
 _NAME_EXPERTS_ROUTED = ("deepseek_v3", "glm4_moe")
 _REVISION = "main"
 _NAME = re.compile(r"[\w.-]{1,90}/[\w.-]{1,90}")
-_HAS_TOWERS = re.compile(r"VL|Omni|Scout|Maverick|gemma-[34]|Qwen3\.5|Kimi-K2\.5")
 
 
 def public_name(path: str) -> str:
@@ -103,19 +102,15 @@ def write_cache(folder: str, words: Iterable[str]) -> str:
     return hub
 
 
-def _stands_for(name: str, cached: Collection[str]) -> str:
-    """A config.json made of a model's sizes, or that of another stage of it in the cache; "" if there is none.
-
-    What looks or listens has the sizes of its text model alone in the table.
-    """
+def _stands_for(name: str, cached: Iterable[str]) -> str:
+    """A config.json made of a model's sizes, or that of another stage of it in the cache; "" if there is none."""
     if made := made_config(name):
         return json.dumps(made)
-    stage, sizes = without_stage(name), {} if _HAS_TOWERS.search(name) else fields_of(name)
-    same = [one for one in cached if without_stage(one) == stage]
-    same += [one for one in cached if sizes and fields_of(one) == sizes and not _HAS_TOWERS.search(one)]
+    stage = without_stage(name)
     with suppress(HcpError):
-        for other in same:
-            found = model_values(other)[1]
-            found.pop("quantization_config", None)  # of its stored weights
-            return json.dumps(found)
+        for other in cached:
+            if without_stage(other) == stage:
+                found = model_values(other)[1]
+                found.pop("quantization_config", None)  # of its stored weights
+                return json.dumps(found)
     return ""

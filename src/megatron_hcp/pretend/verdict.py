@@ -167,6 +167,8 @@ def _not_upstreams(error: BaseException) -> str:
     """Why else this exception doesn't count as upstream's; "" if it does."""
     codes = _codes(error)
     if isinstance(error, ImportError):
+        if lacks := re.match(r"cannot import name '(\w+)' from '([\w.]+)'", str(error)):
+            return f"a release of {lacks[2]} that has {lacks[1]}"
         return f"the package {error.name}" if error.name else f"a package: {' '.join(str(error).split())[:200]}"
     if isinstance(error, MemoryError):
         return "memory of this machine, within the run's limit"
