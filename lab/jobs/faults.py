@@ -39,10 +39,16 @@ def _table(rows: list[dict[str, Any]]) -> str:
     said = (
         f"Measured with `python lab jobs/faults` on a real Slurm (four nodes on one machine, with control groups that "
         f"limit memory), {days[0]} to {days[-1]}. {len(found)} of its {len(faults)} faults were run, each in a job "
-        f"with a checkpoint every two steps. {odd.count([])} behaved as expected. *kept* is the step of the last "
+        f"with a checkpoint every two steps. {odd.count([])} behaved as expected, and {sum(row['left'] for _, row in found)} "
+        "processes were left behind. *kept* is the step of the last "
         "checkpoint, *excluded* the nodes that the next attempt leaves out, *triage* the first failure that `hcp "
         "triage` names, *again* how the second attempt ended, where it was waited for. `-`: Slurm ended the script "
         "before it could write a verdict."
+    )
+    said += "".join(
+        f" {fault.name}, {fault.start}: {'; '.join(texts)}."
+        for (fault, _), texts in zip(found, odd, strict=True)
+        if texts
     )
     lines = [
         "# What a rendered job does when something fails",
@@ -50,10 +56,10 @@ def _table(rows: list[dict[str, Any]]) -> str:
         textwrap.fill(said, 118),
         "",
         "<!-- begin: rendered by lab/jobs/faults.py -->",
-        "| fault | start | verdict | code | next | excluded | triage | kept | again | processes left | unexpected |",
-        "|---|---|---|---|---|---|---|---|---|---|---|",
+        "| fault | start | verdict | code | next | excluded | triage | kept | again |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
-    for (fault, row), texts in zip(found, odd, strict=True):
+    for fault, row in found:
         cells: Sequence[object] = (
             fault.name,
             fault.start,
@@ -64,8 +70,6 @@ def _table(rows: list[dict[str, Any]]) -> str:
             row["first"] or "no failure",
             row["kept"],
             row["again"] or "-",
-            row["left"],
-            "; ".join(texts),
         )
         lines.append("| " + " | ".join(str(cell).replace("|", "\\|") for cell in cells) + " |")
     return "\n".join((*lines, "<!-- end -->")) + "\n"

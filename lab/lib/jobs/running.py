@@ -70,8 +70,12 @@ class FaultyJob(Job):
         return found
 
     def wait_for(self, steps: int) -> None:
-        pattern = re.compile("elapsed time|Training Progress")
-        self.slurm.wait_until(lambda: len(pattern.findall(self.train_logs())) >= steps, f"{steps} training steps")
+        def are_done() -> bool:
+            return len(re.findall("elapsed time|Training Progress", self.train_logs())) >= steps
+
+        what = f"{steps} training steps"
+        self.slurm.wait_until(lambda: are_done() or self.slurm.field(self.id, "JobState") in _ENDS[1:], what)
+        assert are_done(), f"the job ended before {what}: {self.log()[-1000:]}"
 
     def wait_for_phase(self) -> None:
         self.slurm.wait_until(lambda: (self.run / "health.txt").exists(), "the health checks")

@@ -191,6 +191,8 @@ class Leader(Supervisor):
 
         def is_up() -> bool:
             self.still()
+            if self.program is None or self.program.code() is not None:  # the head: no other task speaks for it
+                self.say_end(self.program_ended())
             if any(end.what == "ray" for end in read_ends(self.folder.lines("ends"))):
                 return True
             with suppress(OSError):
@@ -203,8 +205,9 @@ class Leader(Supervisor):
         in_time = wait_until(is_up, _RAY_S, 2.0)
         dead = [end for end in read_ends(self.folder.lines("ends")) if end.what == "ray"]
         if dead:
-            raise StoppedError(f"Ray on {dead[0].node} exited with {dead[0].code}; see its ray log")
-        if not in_time or self.program is None or self.program.code() is not None:
+            why = self.attempt.cause_of_first_failure()
+            raise StoppedError(f"Ray on {dead[0].node} exited with {dead[0].code}: {why}".rstrip(": "))
+        if not in_time:
             raise StoppedError("Ray did not start on every node; see the ray logs")
         self.driver = self.launch(self.words.training(), self.folder.log_file("train", self.task.node_index))
 
