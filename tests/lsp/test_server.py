@@ -114,6 +114,7 @@ def test_findings_follow_the_text_and_stand_where_the_editor_counts(tmp_path: Pa
 def test_a_fix_is_an_edit_of_the_document(tmp_path: Path) -> None:
     async def steps(editor: Editor) -> None:
         found = next(mark for mark in await editor.open(TWO_LEVELS) if mark.code == "HCP001")
+        assert "fixes" not in (found.data or {}), "fixes are tried when they are asked for"
         context = types.CodeActionContext([found])
         actions = await editor.client.text_document_code_action_async(
             types.CodeActionParams(editor.document, found.range, context)

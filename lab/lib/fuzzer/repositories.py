@@ -95,7 +95,7 @@ def spec(random: Random, seeds: Seeds) -> Made:
 def edited(words: list[str]) -> None:
     """Judges the document, and asks for explanations, fixes and keys at its findings and at a few places."""
     from megatron_hcp.launch.dialects.frameworks import FRAMEWORKS
-    from megatron_hcp.lsp.judged import dialect_in, explained, fixed_text, judged
+    from megatron_hcp.lsp.judged import dialect_in, explained, fixed_text, judged, titles_of_fixes, with_fixes
     from megatron_hcp.lsp.keys import offered
 
     text = io.TextIOWrapper(sys.stdin.buffer, "utf-8", "replace", newline="").read()
@@ -104,9 +104,11 @@ def edited(words: list[str]) -> None:
     lines = text.splitlines()
     dialect = dialect_in(found.reports) or (next(iter(FRAMEWORKS)), "")
     said: list[Any] = []
+    tried = with_fixes(found)
     for mark in found.marks[:5]:
         said += [mark.text, explained(found, path, mark.place.line, mark.place.column)]
-        if (after := fixed_text(found, mark.code, mark.place, 0)) is not None:
+        said += titles_of_fixes(tried, mark.code, mark.place)
+        if (after := fixed_text(tried, mark.code, mark.place, 0)) is not None:
             judged(after, path)
     for number in range(0, len(lines), max(1, len(lines) // 5)):
         offers = offered(lines, number, len(lines[number]), *dialect, not path.endswith("sh"))

@@ -41,13 +41,14 @@ class WhyUnknown(str):
 
     `options`: the texts one of which it is, where these are known. `by`: a condition of the script decides, whose
     sentence lacks its subject ("depends on …"), or the output of a command, which is never run. `test`: the condition
-    itself, if the first of two values holds where it is true; with `is_negated`, where it is false.
+    itself, if the first of two values holds where it is true; with `is_negated`, where it is false. `do`: what to do.
     """
 
     options: tuple[str, ...] = ()
     by: Literal["", "branch", "command"] = ""
     test: RunTime | None = None
     is_negated = False
+    do = ""
 
     def of_branch(self: _Why) -> _Why:
         """This reason itself, marked as one that a condition of the script decides."""

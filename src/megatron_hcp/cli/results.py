@@ -37,7 +37,10 @@ def print_results(results: Sequence[TargetResult], fmt: str, shape: Shape) -> No
     if fmt in ("json", "sarif"):
         write(_data_text(results, fmt, shape))
         return
-    write("".join(item.kept.printed if item.kept else _text(item, fmt, shape) for item in _shown(results, shape)))
+    said: dict[str, set[str]] = {}
+    for item in _shown(results, shape):
+        text = item.kept.printed if item.kept else _text(item, fmt, shape)
+        write(_not_said(text, said.setdefault(item.target, set())))
     if shape.diff:
         for result in results:
             if result.report is not None:
@@ -46,6 +49,19 @@ def print_results(results: Sequence[TargetResult], fmt: str, shape: Shape) -> No
                     say([f"# {result.target}: {command}; a patch of the file as it is"])
                 say(f"# {rule}: no patch: {reason}" for rule, reason in patch.left_out)
                 write(patch.text)
+
+
+def _not_said(text: str, said: set[str]) -> str:
+    """The text without what an earlier launch of the same script said in the same words; its verdict stays."""
+    blocks: list[str] = []
+    for line in text.splitlines(keepends=True):
+        if blocks and line.startswith((" ", "\n", "\x1b")):  # a fix, or the view of a finding
+            blocks[-1] += line
+        else:
+            blocks.append(line)
+    left = [block for block in blocks[:-1] if block not in said]
+    said.update(blocks)
+    return "".join(left + blocks[-1:])
 
 
 def printed_of(result: TargetResult, fmt: str, shape: Shape) -> Any:

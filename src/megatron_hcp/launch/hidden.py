@@ -114,13 +114,14 @@ def _hidden(launch: Launch, name: str, above: tuple[str, ...]) -> Hidden | None:
     if _is_partial(launch) and (keys or name in _BY_KEYS_TOGETHER):
         return Hidden("recipe", "the recipe is unknown, and it sets what this launch omits", None, "")
     if FRAMEWORKS[launch.dialect].model_decides and name in OF_MODEL and not launch.model:
-        return Hidden("model", "the model's config.json isn't given", None, "pass the model's config.json with --model")
+        reason = "the launch doesn't show the model's sizes and layers"
+        return Hidden("model", reason, None, "pass the model's config.json with --model")
     return None
 
 
 def _unread(launch: Launch, name: str, reason: str, hides: Hides) -> Hidden:
     _, sourced, rest = reason.partition(" may be set by ")
-    do = ""
+    do = reason.do if isinstance(reason, WhyUnknown) else ""
     if sourced:  # one message for all variables that the file may set
         file, _, where = rest.rpartition(", which ")
         is_file = where.endswith(" sources")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Literal, NamedTuple
 
 from megatron_hcp.cli.explain import page
@@ -18,36 +18,38 @@ from megatron_hcp.judge.engine import check_launch
 from megatron_hcp.judge.repair.patch import patch_of
 from megatron_hcp.judge.report import Finding, OfferedFix, Report
 from megatron_hcp.launch.dialects.table import FACTS
-from megatron_hcp.launch.fact import shown_value
+from megatron_hcp.launch.fact import Launch, shown_value
 from megatron_hcp.launch.load import LoadOptions, load_text_as
 from megatron_hcp.project.accepting import accepted, choices
 from megatron_hcp.project.baseline import baseline_of
 from megatron_hcp.project.config import forget, refuse_unusable, settings_of
 from megatron_hcp.project.place import CONFIG
-from megatron_hcp.rules.registry import RULES, rule_of, selected
+from megatron_hcp.rules.registry import RULES, rule_of, rules_for, selected
+from megatron_hcp.rules.rule import Rule
 
 Level = Literal["error", "warning", "info"]
 
 
 class Mark(NamedTuple):
-    """What is shown at a place of the document. `fixes` are their titles, in the order of the finding's fixes."""
+    """What is shown at a place of the document."""
 
     place: Location
     level: Level
     code: str
     text: str
-    fixes: tuple[str, ...] = ()
 
 
 class JudgedText(NamedTuple):
     """A document's launches, with what is shown of them.
 
-    `paths`: the files that were read, or looked for, beside the document; absolute.
+    `paths`: the files that were read, or looked for, beside the document; absolute. `rules` are those that judged it.
     """
 
     marks: tuple[Mark, ...] = ()
     reports: tuple[Report, ...] = ()
     paths: frozenset[str] = frozenset()
+    rules: Callable[[Launch], Iterable[Rule]] = rules_for
+    has_fixes: bool = False
 
 
 def judged(text: str, path: str) -> JudgedText:
@@ -75,12 +77,30 @@ def _judged(text: str, path: str) -> JudgedText:
     try:
         launches = load_text_as(text, path, LoadOptions(find_project=settings_of))
         rules = selected(*choices(path, None, None))
-        reports = [accepted(path, check_launch(launch, rules)) for launch in launches]
+        reports = [accepted(path, check_launch(launch, rules, fixes=False)) for launch in launches]
     except UnrecognisedError:
         return JudgedText()
     except HcpError as error:
         return JudgedText((_mark_of_error(error, path),))
-    return JudgedText(tuple(mark for report in reports for mark in _marks(report, path)), tuple(reports))
+    marks = tuple(mark for report in reports for mark in _marks(report, path))
+    return JudgedText(marks, tuple(reports), rules=rules)
+
+
+def with_fixes(doc: JudgedText) -> JudgedText:
+    """The same with the findings' fixes, each tried: what takes longest, and nobody asks for with each change."""
+    if doc.has_fixes:
+        return doc
+    reports = tuple(check_launch(report.launch, doc.rules) for report in doc.reports)
+    return doc._replace(reports=reports, has_fixes=True)
+
+
+def titles_of_fixes(doc: JudgedText, code: str, place: Location) -> list[str]:
+    """What each fix of a finding does, in the order of the fixes; `doc` is one with fixes."""
+    return [
+        _shown(f"{fix_text(report.launch, fix)}: {fix.effect}")
+        for report, finding in _found(doc, code, place)[:1]
+        for fix in finding.fixes
+    ]
 
 
 def _mark_of_error(error: HcpError, path: str) -> Mark:
@@ -101,7 +121,6 @@ def _marks(report: Report, path: str) -> list[Mark]:
             finding.severity,
             finding.id,
             _shown(finding_text(finding)),
-            tuple(_shown(f"{fix_text(report.launch, fix)}: {fix.effect}") for fix in finding.fixes),
         )
         for finding in report.findings
     ]
@@ -121,17 +140,24 @@ def _shown(text: str) -> str:
 
 def fixed_text(doc: JudgedText, code: str, place: Location, number: int) -> str | None:
     """The document with one fix of a finding, tried as `hcp check --diff` does; None if it has no place for it."""
-    for report in doc.reports:
-        finding = next((one for one in report.findings if one.id == code and _is_at(one, report, place)), None)
-        if finding is None or number >= len(finding.fixes):
-            continue
-        wanted = finding.fixes[number]
+    for report, finding in _found(doc, code, place):
+        if number < len(finding.fixes):
+            wanted = finding.fixes[number]
 
-        def is_wanted(_: object, fix: OfferedFix, wanted: OfferedFix = wanted) -> bool:
-            return (fix.edits, fix.without, fix.renames) == (wanted.edits, wanted.without, wanted.renames)
+            def is_wanted(_: object, fix: OfferedFix, wanted: OfferedFix = wanted) -> bool:
+                return (fix.edits, fix.without, fix.renames) == (wanted.edits, wanted.without, wanted.renames)
 
-        return patch_of(report.launch, [finding], RULES, may_be_made=is_wanted).after
+            return patch_of(report.launch, [finding], RULES, may_be_made=is_wanted).after
     return None
+
+
+def _found(doc: JudgedText, code: str, place: Location) -> list[tuple[Report, Finding]]:
+    """The findings of a rule at a place, at most one of each launch."""
+    found = (
+        (report, next((one for one in report.findings if one.id == code and _is_at(one, report, place)), None))
+        for report in doc.reports
+    )
+    return [(report, finding) for report, finding in found if finding is not None]
 
 
 def _is_at(finding: Finding, report: Report, place: Location) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -15,7 +16,16 @@ from megatron_hcp import __version__
 from megatron_hcp.ground.line_diff import LineMatcher
 from megatron_hcp.ground.place import Location
 from megatron_hcp.ground.signals import end_at_once
-from megatron_hcp.lsp.judged import JudgedText, Mark, dialect_in, explained, fixed_text, judged
+from megatron_hcp.lsp.judged import (
+    JudgedText,
+    Mark,
+    dialect_in,
+    explained,
+    fixed_text,
+    judged,
+    titles_of_fixes,
+    with_fixes,
+)
 from megatron_hcp.lsp.keys import offered
 from megatron_hcp.project.place import BASELINE, CONFIG, PYPROJECT
 
@@ -49,6 +59,11 @@ class HcpServer(LanguageServer):
         marks = [_diagnostic(mark, lines) for mark in found.marks]
         self.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, marks, doc.version))
 
+    def with_fixes(self, uri: str) -> JudgedText:
+        """The document's last judgement with fixes, which are tried when they are first asked for."""
+        found = self.docs[uri] = with_fixes(self.docs.get(uri, JudgedText()))
+        return found
+
     def judge_those_that_read(self, uris: Sequence[str]) -> None:
         """Judges again the open documents that are, or read, or looked for, one of these files."""
         paths = {path for path in map(to_fs_path, uris) if path is not None}
@@ -75,7 +90,7 @@ def _diagnostic(mark: Mark, lines: Sequence[str]) -> types.Diagnostic:
         severity=_LEVELS[mark.level],
         code=mark.code,
         source="hcp",
-        data={"line": mark.place.line, "fixes": list(mark.fixes)},
+        data={"line": mark.place.line},
     )
 
 
@@ -120,6 +135,8 @@ def make_server() -> HcpServer:
     @server.feature(types.TEXT_DOCUMENT_DID_OPEN)
     def opened(params: types.DidOpenTextDocumentParams) -> None:
         server.judge(params.text_document.uri)
+        gc.collect()
+        gc.freeze()  # the tables that a judgement reads stay: a collection while somebody types passes over them
 
     @server.feature(types.TEXT_DOCUMENT_DID_CHANGE)
     async def changed(params: types.DidChangeTextDocumentParams) -> None:
@@ -158,17 +175,22 @@ def make_server() -> HcpServer:
         types.CodeActionOptions(code_action_kinds=[types.CodeActionKind.QuickFix], resolve_provider=True),
     )
     def actions(params: types.CodeActionParams) -> list[types.CodeAction]:
+        uri = params.text_document.uri
+        path = server.workspace.get_text_document(uri).path
         return [
             types.CodeAction(
                 title=f"hcp {one.code}: {title}",
                 kind=types.CodeActionKind.QuickFix,
                 diagnostics=[one],
                 is_preferred=number == 0,
-                data={"uri": params.text_document.uri, "code": one.code, "line": one.data["line"], "number": number},
+                data={"uri": uri, "code": one.code, "line": line, "number": number},
             )
             for one in params.context.diagnostics
             if one.source == "hcp" and one.data
-            for number, title in enumerate(one.data["fixes"])
+            for line in (one.data["line"],)
+            for number, title in enumerate(
+                titles_of_fixes(server.with_fixes(uri), str(one.code), Location(path, line, 1, line, 1))
+            )
         ]
 
     @server.feature(types.CODE_ACTION_RESOLVE)
@@ -176,7 +198,7 @@ def make_server() -> HcpServer:
         asked: dict[str, Any] = dict(action.data or {})
         doc = server.workspace.get_text_document(asked["uri"])
         place = Location(doc.path, asked["line"], 1, asked["line"], 1)
-        text = fixed_text(server.docs.get(asked["uri"], JudgedText()), asked["code"], place, asked["number"])
+        text = fixed_text(server.with_fixes(asked["uri"]), asked["code"], place, asked["number"])
         if text is None:
             said = f"hcp {asked['code']}: this fix has no place in the file; make it by hand"
             server.window_show_message(types.ShowMessageParams(types.MessageType.Info, said))

@@ -218,7 +218,7 @@ class Evaluation(Objects):
     def _check(self, line: str) -> int:
         value = truth(self.text_value(condition_of(line)[0]))
         if isinstance(value, NotKnown) and not self._is_sure(value):
-            self._is_open(line, merged(value, *self.maybe))
+            self._is_open(line, [value, *self.maybe])
         elif not value or value is STUMBLES:
             self._violated(line)
             return _STOPPED if self.maybe else _NEXT
@@ -232,16 +232,18 @@ class Evaluation(Objects):
         """Takes down a guard that does not hold; False: the evaluation goes on as if upstream passed by it."""
         self._traces += 1
         if self.maybe:
-            self._is_open(line, merged(*self.maybe))
+            self._is_open(line, self.maybe)
         else:
             guard, sections = self._guard(line), tuple(sections_in(self.frame))
             self.refusals.append(Refusal(guard, values_in(guard.condition, self, self._calls[-1]), sections))
         return False
 
-    def _is_open(self, line: str, unknown: NotKnown) -> None:
+    def _is_open(self, line: str, unknown: list[NotKnown]) -> None:
         self._traces += 1
-        if UNREADABLE not in unknown.names:
-            self.open.append(Open(self._guard(line), tuple(sorted(unknown.names))))
+        within = dict.fromkeys(one.names for one in unknown)
+        names = frozenset().union(*within)
+        if UNREADABLE not in names:
+            self.open.append(Open(self._guard(line), tuple(sorted(names)), tuple(within)))
         elif is_readable(line):
             self.blocked.add((self._calls[-1].name, line))
 

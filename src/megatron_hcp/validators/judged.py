@@ -7,13 +7,13 @@ from typing import Any
 
 from megatron_hcp.validators.outcome import Judgement
 from megatron_hcp.validators.program import StartProgram
-from megatron_hcp.validators.values import Symbol, Thing, is_plain
+from megatron_hcp.validators.values import NotKnown, Symbol, Thing, is_plain
 
 _MOST = 500
 """Settings of a program that are kept; a search among hidden settings would have any number."""
 _MOST_MACHINES = 8
 """The same of each settings."""
-Asked = list[tuple[str, list[Any], str]]
+Asked = list[tuple[str, list[Any], tuple[type, Any]]]
 
 
 class AskedMachine:
@@ -27,12 +27,12 @@ class AskedMachine:
     def __call__(self, name: str, given: list[Any]) -> Any:
         answer = self._answer(name, given)
         self.is_plain = self.is_plain and is_plain(given)
-        self.asked.append((name, given, _text(answer)))
+        self.asked.append((name, given, _exact(answer)))
         return answer
 
     def answers_as(self, asked: Asked) -> bool:
         """Whether its answers are those that were given to these questions."""
-        return all(_text(self._answer(name, given)) == answer for name, given, answer in asked)
+        return all(_exact(self._answer(name, given)) == answer for name, given, answer in asked)
 
 
 class KnownOutcomes:
@@ -43,9 +43,9 @@ class KnownOutcomes:
         self._all: dict[Any, list[tuple[Asked, Judgement]]] = program.kept.setdefault("judged", {})
         self._key: Any = None
         if given.kind == "args" and given.changed is not None:
-            changed = [(name, given.fields[name]) for name in sorted(given.changed)]
+            changed = [(name, given.fields[name]) for name in given.changed]
             if is_plain([value for _, value in changed if type(value) is not Symbol]):
-                self._key = program.release, beside, tuple((name, _text(value)) for name, value in changed)
+                self._key = program.release, beside, frozenset((name, _exact(value)) for name, value in changed)
 
     def known(self, machine: AskedMachine) -> Judgement | None:
         """The outcome for the same settings on such a machine; None if there was none yet."""
@@ -61,6 +61,7 @@ class KnownOutcomes:
         return judgement
 
 
-def _text(value: Any) -> str:
-    """Tells plain values apart, and a symbol from a text."""
-    return f"{type(value).__name__} {value!r}"
+def _exact(value: Any) -> tuple[type, Any]:
+    """Tells plain values apart, 1 from True too, and a symbol from a text."""
+    kind = type(value)
+    return kind, value.names if kind is NotKnown else repr(value) if kind in (list, tuple) else value

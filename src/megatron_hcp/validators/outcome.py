@@ -49,10 +49,14 @@ class Refusal(NamedTuple):
 
 
 class Open(NamedTuple):
-    """A guard that is not decided, and the launch's settings that decide it and are not known."""
+    """A guard that is not decided, and the launch's settings that decide it and are not known.
+
+    `within` are the same settings, by what isn't known: the guard's own condition, and each one that it stands under.
+    """
 
     guard: Guard
     unknown: tuple[str, ...]
+    within: tuple[frozenset[str], ...] = ()
 
 
 class Judgement(NamedTuple):

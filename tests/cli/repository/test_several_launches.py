@@ -31,6 +31,17 @@ def test_a_loop_over_words_is_a_launch_for_each_word(hcp, tmp_path: Path) -> Non
     ]
 
 
+@pytest.mark.parametrize("options", [(), ("--no-cache",)])
+def test_what_holds_for_each_launch_of_a_script_is_said_once(hcp, tmp_path: Path, options: tuple[str, ...]) -> None:
+    one = "torchrun --nproc-per-node 8 pretrain_gpt.py --context-parallel-size {} $@\n"
+    (tmp_path / "run.sh").write_text("#SBATCH --output=logs/x.out\nmkdir logs\n" + one.format(2) + one.format(4))
+    lines = hcp("check", "run.sh", *options, cwd=tmp_path).stdout.splitlines()
+    assert sum("it is read as if started without any" in line for line in lines) == 1
+    assert sum("SLURM011" in line for line in lines) == 1
+    assert sum("rules applied" in line for line in lines) == 2
+    assert sum(": launch " in line for line in lines) == 2
+
+
 def test_json_names_the_command_and_its_line(hcp, tmp_path: Path) -> None:
     (tmp_path / "run.sh").write_text(LOOP)
     data = json.loads(hcp("check", "run.sh", "--format", "json", *ONLY, cwd=tmp_path).stdout)

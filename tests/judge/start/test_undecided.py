@@ -42,6 +42,12 @@ def test_what_the_bound_on_trials_leaves_untried_is_undecided_too(monkeypatch: p
             assert undecided(launch) == {"micro_batch_size", "num_experts"}, bound
 
 
+def test_a_setting_that_decides_no_guard_alone_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Upstream reads the number of layers below conditions about the granularity, which stays unknown meanwhile."""
+    monkeypatch.setattr("megatron_hcp.judge.start.undecided._MOST_TRIALS", 0)
+    assert undecided(launch_of("--recompute-granularity $R --recompute-num-layers $N")) == {"recompute_granularity"}
+
+
 def test_a_value_that_takes_too_many_steps_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("megatron_hcp.judge.start.undecided._MOST_STEPS_OF_ONE", 1)
     assert undecided(launch_of("--recompute-granularity $R")) == set()

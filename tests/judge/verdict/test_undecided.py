@@ -166,7 +166,7 @@ A2A = "+actor_rollout_ref.actor.megatron.override_transformer_config.cp_comm_typ
 def test_a_hidden_models_sizes_count_where_a_layout_divides_them_and_all_of_it_for_context_parallelism() -> None:
     with_tp = of_words(*VERL)
     assert with_tp.verdict == "undecided"
-    assert with_tp.undecided[0].reason == "the model's config.json isn't given"
+    assert with_tp.undecided[0].reason == "the launch doesn't show the model's sizes and layers"
     assert set(with_tp.undecided[0].needs) <= {"heads", "kv_heads"}
     single = [word for word in VERL if "tensor" not in word]
     assert of_words(*single).verdict == "ok"

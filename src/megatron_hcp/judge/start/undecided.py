@@ -30,7 +30,8 @@ def undecided_by_guards(launch: Launch, judged: Judgement) -> tuple[Undecided, .
     trials = _GuardTrials(launch, judged)
     for fact in facts:
         found = hidden(launch, fact)
-        if found is not None and found.hides == "word" and trials.may_refuse(fact):
+        decides = {*_OF_THE_MODEL, *(name for name, other in names.items() if other == fact)}
+        if found is not None and found.hides == "word" and trials.may_refuse(fact, decides):
             needs.setdefault(found, []).append(fact)
     return tuple(entry_of(launch, found, facts) for found, facts in needs.items())
 
@@ -65,17 +66,25 @@ _SET_BY_CONTAINERS = frozenset({"env.TORCH_CUDA_ARCH_LIST"})
 """What a framework's own container sets, and no launch shows: the message in NeMo-RL's lm_policy.py says so."""
 
 
+_OF_THE_MODEL = ("model_type",)
+"""What upstream asks the model for; hcp answers by several facts."""
+
+
 class _GuardTrials:
     """Tries values of hidden facts, up to a bound; what is left untried then may refuse the launch."""
 
     def __init__(self, launch: Launch, judged: Judgement) -> None:
         self._launch, self._judged = launch, judged
         before = {refusal.guard for refusal in judged.refusals}
-        self._opened = {guard.guard for guard in judged.open} - before
+        self._open = [one for one in judged.open if one.guard not in before]
+        self._opened = {one.guard for one in self._open}
         self._left, self._steps = _MOST_TRIALS, _MOST_STEPS
 
-    def may_refuse(self, fact: str) -> bool:
-        """Whether a guard that was open refuses the launch with one of the legal values of a hidden fact."""
+    def may_refuse(self, fact: str, decides: set[str]) -> bool:
+        """Whether a guard that was open refuses the launch with one of the legal values of a hidden fact, by which the
+        settings in `decides` are known. It cannot if it stands under a condition that stays unknown, or is one."""
+        if all(any(decides.isdisjoint(names) for names in one.within) for one in self._open):
+            return False
         return any(self._refuses(fact, value) for value in legal_values(self._launch, fact))
 
     def _refuses(self, name: str, value: object) -> bool:

@@ -79,16 +79,15 @@ def entry_of(launch: Launch, found: Hidden, names: list[str]) -> Undecided:
 def _how(launch: Launch, found: Hidden, needs: tuple[str, ...]) -> str:
     """What to do: the settings to state, first those that most rules depend on."""
     settings = list(dict.fromkeys(key_to_set(launch, name) for name in needs))
-    shown = " ".join(settings[:_MOST_SHOWN])
-    if len(settings) > _MOST_SHOWN:
-        shown += f" … ({len(settings)} settings)"
+    is_long = len(settings) > _MOST_SHOWN
+    shown = f"{settings[0]} … ({len(settings)} settings)" if is_long else " ".join(settings)
     if found.hides == "recipe":
         return (
             f"name the recipe with --recipe, state its settings ({shown}), or check the YAML that its --dryrun writes"
         )
     if found.variable == "@" or found.variable.isdecimal():
         return "give the script's arguments with --args WORDS"
-    if found.variable and (len(settings) > _MOST_SHOWN or found.by == "branch"):
+    if found.variable and (is_long or found.by == "branch"):
         return f"state {found.variable} with --assume env.{found.variable}=VALUE"
     if found.reason == launch.reading.unseen and found.by == "command":
         return f"write in the script what that command prints, or state what it sets ({shown})"

@@ -154,7 +154,8 @@ def reading_of(script: Followed, training: Training, text: str, target: str, not
     said = [*notes, *([f"whether this command runs {launched.doubt}"] if launched.doubt else []), *script.notes()]
     if framework.is_command_line or framework.has_recipes:
         unseen = unseen or _in_a_file(command, framework)
-    splits = training.splits or is_parallel({setting.key for setting in reading.settings})
+    keys = {setting.key for setting in reading.settings}
+    splits = training.splits or is_parallel(keys) or _is_by_fsdp(reading, keys)
     if script.walker.used_arguments and not framework.has_recipes and not splits:
         unseen = unseen or _ARGUMENTS
     elif script.walker.used_arguments:
@@ -178,6 +179,12 @@ def reading_of(script: Followed, training: Training, text: str, target: str, not
 _SETTINGS = (".yaml", ".yml", ".json", ".toml")
 """How the names of files that hold settings end."""
 _ARGUMENTS = ByVariable.of("nothing but the script's arguments ($@) can say how the model is split", "@")
+
+
+def _is_by_fsdp(reading: Reading, keys: set[str]) -> bool:
+    """Whether the launch itself says that FSDP splits the model."""
+    strategy = reading.facts.get("strategy")
+    return strategy is not None and strategy.value != "megatron" and any(".fsdp_config." in key for key in keys)
 
 
 def _in_a_file(command: StartCommand, framework: Framework) -> str | None:

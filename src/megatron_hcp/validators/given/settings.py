@@ -59,7 +59,7 @@ def arguments_of(launch: Launch, parser: ParserTable) -> Thing:
     index = index_of(dialect)
     # Where slime's options of the model are in a file that isn't read, that may set any.
     hidden = reading.unseen is not None or (launch.dialect == "slime" and "num_layers" in reading.unknown)
-    fields: dict[str, Any] = {dest: NotKnown((dest,)) for dest in parser.defaults} if hidden else {}
+    fields: dict[str, Any] = dict(zip(parser.defaults, map(_hidden_value, parser.defaults))) if hidden else {}
     stated = {name: fact for name, fact in launch.facts.items() if fact.origin not in STATED and name in FACTS}
     for setting in reading.settings:
         option = _option(parser, setting.key)
@@ -81,6 +81,11 @@ def arguments_of(launch: Launch, parser: ParserTable) -> Thing:
     found = Thing(fields if hidden else {**parser.defaults, **fields}, "args")
     found.changed = {name for name, value in fields.items() if value is not parser.defaults.get(name, found)}
     return found
+
+
+@cache
+def _hidden_value(dest: str) -> NotKnown:
+    return NotKnown((dest,))
 
 
 def _option(parser: ParserTable, key: str) -> ParserOption | None:

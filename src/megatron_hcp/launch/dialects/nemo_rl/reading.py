@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from posixpath import normpath
 from typing import Any, NamedTuple
 
+from megatron_hcp.bash.reason import WhyUnknown
 from megatron_hcp.ground.asked import is_file
 from megatron_hcp.ground.below import file_below
 from megatron_hcp.ground.errors import HcpError
@@ -20,7 +21,7 @@ from megatron_hcp.launch.forms.yaml.settings import MAX_CHARACTERS, YamlDoc, loa
 
 _MOST_FILES = 20
 _EXPONENT = re.compile(r"[-+]?\d{1,30}[eE][-+]?\d{1,3}")
-_WANTED, _DO = "a NeMo-RL configuration", "name its folder with --source DIR"
+_WANTED = "a NeMo-RL configuration"
 _NO_MEGATRON = {
     "cp": 1,
     "tp": 1,
@@ -182,6 +183,7 @@ class _Inheritance:
         self.sources = beside.sources
         self.files: list[str] = []
         self.missing: str | None = None
+        self._why = ""
         self.left = MAX_CHARACTERS
 
     def of(self, doc: YamlDoc, folder: str | None, root: str | None, above: tuple[str, ...]) -> Inherited:
@@ -209,8 +211,7 @@ class _Inheritance:
         found = self._find(name, folder, folder)
         doc = None if found is None else self._read(name, found[0])
         if found is None or doc is None:
-            reason = str(self.missing).replace("which its defaults name, is", "the configuration, is")
-            return Inherited((), (), reason)
+            return Inherited((), (), self._not_read(name, "the configuration", self._why))
         return self.of(doc, os.path.dirname(found[0]), found[1], (normpath(found[0]),))
 
     def _find(self, name: str, folder: str | None, root: str | None) -> tuple[str, str] | None:
@@ -247,7 +248,14 @@ class _Inheritance:
             return None
 
     def _miss(self, name: str, reason: str) -> None:
-        self.missing = self.missing or f"{name[:80]}, which its defaults name, is not read: {reason}; {_DO}"
+        self._why = self._why or reason
+        self.missing = self.missing or self._not_read(name, "which its defaults name", reason)
+
+    @staticmethod
+    def _not_read(name: str, what: str, reason: str) -> WhyUnknown:
+        said = WhyUnknown(f"{name[:80]}, {what}, is not read: {reason}")
+        said.do = f"name the folder of {name.rpartition('/')[2][:80]} with --source DIR"
+        return said
 
 
 def _names(value: object) -> list[str]:
