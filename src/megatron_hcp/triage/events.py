@@ -12,8 +12,9 @@ from megatron_hcp.triage.course.not_finite import NotFinite
 from megatron_hcp.triage.exit_codes import ABORTED, KILLED, ProcessEnd, exit_code, read_end, role_of_report
 from megatron_hcp.triage.inputs.log_name import LogKind, Name
 from megatron_hcp.triage.line import NOBODY, Line, When, Writer, last_time, weight, without_figures
+from megatron_hcp.triage.raised.frames import Frame, at_text, frames_above, text_after
 from megatron_hcp.triage.raised.survived import RAISED, goes_on, is_of_thread, was_logged
-from megatron_hcp.triage.raised.tracebacks import Frame, at_text, frames_above, text_after, time_around
+from megatron_hcp.triage.raised.tracebacks import time_around
 from megatron_hcp.triage.ranks.spread import RankSpread
 from megatron_hcp.triage.scan import Hit
 from megatron_hcp.triage.signatures.exceptions import CUT, UNKNOWN
@@ -41,12 +42,9 @@ class Event(NamedTuple):
     when: When | None
     """The time that the line states, else the last one stated above it: it orders logs, and is no line's own."""
     ended: ProcessEnd = ProcessEnd()
-    around: When | None = None
-    """The time of a line that states none, where lines of the same rank fix it."""
-    frames: tuple[Frame, ...] = ()
-    """Of the traceback of an exception, the innermost first."""
-    more: str = ""
-    """What an exception's text goes on with, in the lines below."""
+    around: When | None = None  # the time of a line that states none, where lines of the same rank fix it
+    frames: tuple[Frame, ...] = ()  # of the traceback of an exception, the innermost first
+    more: str = ""  # what an exception's text goes on with, in the lines below
 
     @property
     def is_of_a_shell(self) -> bool:
@@ -79,8 +77,7 @@ class FileEvents:
     not_finite: NotFinite = field(default_factory=NotFinite)
     counts: Counter[str] = field(default_factory=Counter)
     tracebacks: int = 0
-    outlived: Counter[str] = field(default_factory=Counter)
-    """By line, how often training went on after what no row names."""
+    outlived: Counter[str] = field(default_factory=Counter)  # by line, how often training went on after it
     doubtful: DoubtfulLines = field(default_factory=DoubtfulLines)
     ends: list[Event] = field(default_factory=list)
     """What launchers say about processes that ended."""
@@ -107,8 +104,7 @@ class FileEvents:
     further: list[Event] = field(default_factory=list)
     """Of roles that say what happened, the events after the pending one, which may have been survived."""
     spread: RankSpread = field(default_factory=RankSpread)
-    begins: bool = False
-    """Whether the log shows how the program starts."""
+    begins: bool = False  # whether the log shows how the program starts
     in_preamble: int = 0  # events of the shell's preamble, above the first rank's line
     late: dict[Role, Event] = field(default_factory=dict)  # the first of each role, after the training said so
     begun: set[tuple[bytes, tuple[int | None, ...]]] = field(default_factory=set)
@@ -251,21 +247,15 @@ class FileEvents:
         earlier = self.pending.setdefault(event.role, event)
         if signature.id in _INSTEAD_OF.get(earlier.signature.id, ()):
             self.pending[event.role] = earlier = event
-        if earlier is event and signature.role in RAISED:
-            self.pending[event.role] = _explained(event, hit, line)
-        elif is_rerun and earlier.signature is signature:
-            self.pending[event.role] = event  # the program was started again, into the same log
-        elif is_further and len(self.further) < _MOST_FURTHER:
-            self.further.append(_explained(event, hit, line))
-
-
-def _explained(event: Event, hit: Hit, line: Line) -> Event:
-    """An exception with its traceback, and with the lines in which its text goes on."""
-    frames = frames_above(hit.before(), line)
-    if not frames:
-        return event
-    groups = {"at": at_text(frames), **event.groups}
-    return event._replace(groups=groups, frames=frames, more=text_after(hit, line))
+        is_new = earlier is event
+        is_kept = is_new or (is_further and len(self.further) < _MOST_FURTHER)
+        if is_kept and signature.role in RAISED and (frames := frames_above(hit.before(), line)):
+            groups = {"at": at_text(frames), **groups}
+            event = event._replace(groups=groups, frames=frames, more=text_after(hit, line))
+        if is_new or (is_rerun and earlier.signature is signature):  # a program may be started again, into the same log
+            self.pending[event.role] = event
+        elif is_kept:
+            self.further.append(event)
 
 
 _LAST_WORDS: frozenset[Role] = frozenset(("end", "stall"))

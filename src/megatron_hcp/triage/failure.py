@@ -15,8 +15,8 @@ from megatron_hcp.triage.line import When
 from megatron_hcp.triage.logged_job import LoggedJob
 from megatron_hcp.triage.names import node_name
 from megatron_hcp.triage.number import whole
+from megatron_hcp.triage.raised.frames import Frame
 from megatron_hcp.triage.raised.survived import RAISED
-from megatron_hcp.triage.raised.tracebacks import Frame
 from megatron_hcp.triage.ranks.ended_first import Said
 from megatron_hcp.triage.ranks.place import are_tasks_ranks, place_of
 from megatron_hcp.triage.selection import first_event

@@ -13,16 +13,15 @@ from megatron_hcp.triage.events import HANGS, IDLE, LASTING, FileEvents
 from megatron_hcp.triage.history import History
 from megatron_hcp.triage.line import INFORMING, QUIET, Line, read_line
 from megatron_hcp.triage.logged_job import LoggedJob
+from megatron_hcp.triage.raised.frames import last_frame_below, raised_at
 from megatron_hcp.triage.raised.survived import is_ignored, is_outlived, may_be_outlived
 from megatron_hcp.triage.raised.tracebacks import (
     HEAD,
     end_of_traceback,
     heads_traceback,
     is_source,
-    last_frame_below,
     lines_below,
     of_rank,
-    raised_at,
     rejoined,
     text_below,
 )

@@ -6,7 +6,8 @@ import re
 from itertools import islice
 
 from megatron_hcp.triage.line import Line, read_line
-from megatron_hcp.triage.raised.tracebacks import HEAD_TEXT, NEAR, frames_above, line_below, lines_below
+from megatron_hcp.triage.raised.frames import frames_above
+from megatron_hcp.triage.raised.tracebacks import HEAD_TEXT, NEAR, line_below, lines_below
 from megatron_hcp.triage.scan import Hit
 from megatron_hcp.triage.signatures.row import Role
 

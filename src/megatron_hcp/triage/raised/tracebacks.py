@@ -22,8 +22,6 @@ NEAR = 8
 """So many lines below a traceback's first one, another of it stands."""
 _DIGITS = re.compile(r"\d+")
 _HEAD = re.compile(r'(?P<logger>.{1,80}?)(?:Traceback \(most recent| {2}File ")')
-_FRAME = re.compile(r'\s{0,8}File "(?P<file>[^"]{1,300})", line (?P<line>\d{1,7})(?:, in (?P<name>\S{1,100}))?')
-"""Of a syntax error, the last frame names no function."""
 
 
 def line_below(hit: Hit) -> Hit | None:
@@ -180,104 +178,6 @@ def rejoined(hit: Hit, line: Line) -> Line | None:
     if name or not text or text.startswith(("File ", "Traceback ", "During ", "The above ")):
         return None
     return line._replace(body=f"{line.body} {text}")
-
-
-class Frame(NamedTuple):
-    """A frame of a traceback."""
-
-    file: str
-    line: int
-    name: str
-    """Of the function; empty in the frame of a syntax error."""
-    code: str
-    """The program's text there, as far as the log shows it; its lines are joined."""
-
-    def path(self, parts: int) -> str:
-        """The last parts of its file's path."""
-        return "/".join(re.split(r"[/\\]", self.file)[-parts:])
-
-    @property
-    def place(self) -> str:
-        """As `torch/optim/adam.py, in step`."""
-        return f"{self.path(5)}, in {self.name}"
-
-
-def frames_above(before: str, line: Line) -> tuple[Frame, ...]:
-    """The frames of the traceback of a line's exception, the innermost first; none where no frame stands just above."""
-    own = []
-    for raw in reversed(before.splitlines()[-_MOST_ABOVE:]):
-        above = read_line(raw.encode("utf-8", "replace"))
-        if above.writer != line.writer or not above.body.strip(" ~^"):
-            continue
-        if HEAD_TEXT in above.body:
-            break
-        own.append(above.body)
-    frames, code, since = [], list[str](), 0
-    for body in own:
-        if frame := _FRAME.search(body):  # behind what no prefix explains
-            text = " ".join(reversed(code))[:_LONGEST_CODE]
-            frames.append(Frame(frame["file"], int(frame["line"]), frame["name"] or "", text))
-            code, since = [], 0
-            continue
-        code.append(body.strip())
-        since += 1
-        if since > _FURTHEST:
-            break
-    return tuple(frames)
-
-
-_MOST_ABOVE, _LONGEST_CODE, _FURTHEST = 200, 300, 8
-
-
-def at_text(frames: tuple[Frame, ...]) -> str:
-    """Where an exception was raised: ` (train.py:9, in main: lock.acquire())`; empty where no frame is known."""
-    if not frames:
-        return ""
-    frame = frames[0]
-    name = f", in {frame.name}" if frame.name else ""
-    return f" ({frame.path(1)}:{frame.line}{name}{': ' + frame.code if frame.code else ''})"
-
-
-def raised_at(before: str, line: Line) -> str:
-    """Where the exception of a line was raised, by the traceback above it."""
-    return at_text(frames_above(before, line))
-
-
-def text_after(hit: Hit, line: Line) -> str:
-    """The lines below an exception in which its text goes on: its process's own, without prefix and indent or not."""
-    found = []
-    for below, other in islice(lines_below(hit), _MOST_MORE):
-        is_own = other.writer == line.writer and not other.level and other.when is None
-        if not is_own or not other.body.strip() or _OTHERWISE.match(other.body) or HEAD in below.line:
-            break
-        found.append(other.body.strip())
-    return " ".join(found)
-
-
-_MOST_MORE = 8
-_OTHERWISE = re.compile(
-    r"The above exception|During handling|Exception |\W*$|srun: |slurmstepd: |[\w.]{1,80}(?:Error|Exception)\b"
-)
-
-
-def last_frame_below(hit: Hit, line: Line) -> str:
-    """The innermost frame of the traceback below a line, written as `raised_at` does; empty where there is none."""
-    place, code = "", ""
-    for _, below in lines_below(hit):
-        if below.writer != line.writer or not below.body.strip(" ~^"):
-            continue
-        if frame := _FRAME.match(below.body):
-            place, code = _place(frame), ""
-        elif place and not code and below.body.startswith((" ", "\t")):
-            code = below.body.strip()
-        elif not below.body.startswith((" ", "\t")):
-            break
-    return f" ({place}{': ' + code if code else ''})" if place else ""
-
-
-def _place(frame: re.Match[str]) -> str:
-    name = re.split(r"[/\\]", frame["file"])[-1]
-    return f"{name}:{frame['line']}" + (f", in {frame['name']}" if frame["name"] else "")
 
 
 _LOOKED_THROUGH, _LINES = 8192, 80

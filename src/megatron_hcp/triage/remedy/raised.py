@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from megatron_hcp.triage.failure import Failure
-from megatron_hcp.triage.raised.tracebacks import Frame
+from megatron_hcp.triage.raised.frames import Frame
 from megatron_hcp.triage.remedy.components import component_of, install_text, is_plumbing
 from megatron_hcp.triage.remedy.correction import Correction, corrections
 
@@ -43,8 +43,8 @@ def changes(failure: Failure) -> list[tuple[str, dict[str, str]]]:
 
 
 _GENERAL = (
-    "make this hold: {said} (`{source}`, {at}){called}",
-    "change {names} so that this holds: {said} (`{source}`, {at}){called}",
+    "mend what it says: {said} ({line}){called}",
+    "mend what it says: {said} ({line}); it is about {names}{called}",
 )
 
 
@@ -115,6 +115,7 @@ def _evidence(failure: Failure, text: str) -> dict[str, str]:
         "call": _place(own, with_code=own is not frames[0]) if own else (_place(frames[0]) if frames else ""),
         "called": f"; called by {_place(own, with_code=True)}" if own and own is not frames[0] else "",
         "source": code,
+        "line": ", ".join(filter(None, (code and f"`{code}`", _place(frames[0]) if frames else ""))),
         "said": said or failure.message,
         "names": ", ".join(f"`{name}`" for name in names),
         "asker": _place(asker) if asker else "the program",
@@ -156,7 +157,8 @@ _ASKS = re.compile(
 )
 """What an exception's own text asks for, as a sentence of it."""
 _NO_HELP = re.compile(
-    r"(?i)report|issue|stack ?trace|traceback|above|see (?:the )?log|GLHF|debugging|CUDA_LAUNCH|error logs?\b"
+    r"(?i)report|issue|history|wandb|stack ?trace|traceback|above|see (?:the )?log|GLHF|debugging|CUDA_LAUNCH|"
+    r"error logs?\b"
 )
 
 
