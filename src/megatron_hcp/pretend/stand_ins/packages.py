@@ -59,7 +59,8 @@ def run_no_code_of_models() -> None:
         name = found.get("model_type")
         code = found.pop("auto_map", None)
         if name and name not in auto.CONFIG_MAPPING:
-            auto.CONFIG_MAPPING.register(name, type("PlainConfig", (kind,), {"model_type": name}))
+            own = {key: value for key, value in found.items() if not hasattr(kind, key)}  # its constructor reads some
+            auto.CONFIG_MAPPING.register(name, type("PlainConfig", (kind,), {**own, "model_type": name}))
         if code or getattr(auto.CONFIG_MAPPING[name], "__name__", "") == "PlainConfig":
             RECORD.is_model_made = True
             RECORD.used("packages.plain_config")
