@@ -25,6 +25,9 @@ for found in ({"model_type": "known"}, {"model_type": "newer", "width": 7}, own)
     told = transformers.PretrainedConfig.get_config_dict(found)[0]
     kind = CONFIG_MAPPING[told["model_type"]]
     print(told, kind.__name__, getattr(kind, "width", None), RECORD.is_model_made)
+RECORD.is_model_made = False
+told = transformers.PretrainedConfig.get_config_dict({"model_type": "known"}, revision="c0ffee")[0]
+print(told, RECORD.is_model_made)
 """
 PREPARED = """
 import contextlib, sys
@@ -46,6 +49,7 @@ def test_a_configuration_of_ones_own_class_or_a_newer_one_is_a_plain_one_and_mad
         "{'model_type': 'known'} dict None False",
         "{'model_type': 'newer', 'width': 7} PlainConfig 7 True",
         "{'model_type': 'known', 'a': 1} dict None True",
+        "{'model_type': 'known'} True",
     ], done.stderr
 
 
