@@ -20,12 +20,13 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from pathlib import Path
 
-from known_options import BRANCHES, RELEASES
+from known_options import RELEASES
 from needed_lines import needed_lines
 from older_guards import older_guards
 from program import parser_of
 
 from megatron_hcp.judge.start import judged
+from megatron_hcp.launch.facts.last_read import last_read
 from megatron_hcp.validators import table
 from megatron_hcp.validators.framework_roots import UPSTREAMS
 from megatron_hcp.validators.program import Unit, as_lines, is_readable
@@ -36,19 +37,16 @@ from megatron_hcp.validators.roots import UpstreamRoots
 from megatron_hcp.validators.table import FOLDER, Table, woven, written
 from megatron_hcp.validators.upstreams import MEGATRON_LM
 
-REVISIONS = {
-    "megatron-bridge": {
-        **{name: f"v{name}" for name in "0.3.0 0.3.1 0.4.0 0.4.1 0.4.2 0.5.0 0.5.1 0.6.0".split()},
-        BRANCHES[0]: BRANCHES[0],
-    },
-    "megatron-lm": {**{name: f"core_v{name}" for name in RELEASES}, **{name: name for name in BRANCHES}},
-    "slime": {**{name: f"v{name}" for name in ("0.2.0", "0.2.4", "0.3.0", "0.3.1")}, "main": "HEAD"},
-    "miles": {"0.1.0": "v0.1.0", "main": "HEAD"},
-    "ms-swift": {**{name: f"v{name}" for name in "4.0.4 4.1.3 4.2.3 4.3.2 4.4.3 4.5.2".split()}, "main": "HEAD"},
-    "nemo-rl": {**{name: f"v{name}" for name in "0.4.0 0.5.0 0.6.0 0.7.0".split()}, "main": "HEAD"},
-    "verl": {**{name: f"v{name}" for name in ("0.7.1", "0.8.0", "0.9.0", "0.9.1")}, "main": "HEAD"},
+RELEASES_READ = {
+    "megatron-bridge": "0.3.0 0.3.1 0.4.0 0.4.1 0.4.2 0.5.0 0.5.1 0.6.0".split(),
+    "megatron-lm": RELEASES,
+    "slime": ("0.2.0", "0.2.4", "0.3.0", "0.3.1"),
+    "miles": ("0.1.0",),
+    "ms-swift": "4.0.4 4.1.3 4.2.3 4.3.2 4.4.3 4.5.2".split(),
+    "nemo-rl": "0.4.0 0.5.0 0.6.0 0.7.0".split(),
+    "verl": ("0.7.1", "0.8.0", "0.9.0", "0.9.1"),
 }
-"""For each upstream the names of its revisions in the tables, oldest first, and what the clone calls them."""
+"""For each upstream its releases in the tables, oldest first; the branches of last_read.txt follow them."""
 WHEELS = Path(os.environ.get("HCP_UPSTREAM", Path.home() / ".cache/hcp-upstream"))
 
 ON_CORE = ("megatron-lm", "megatron-bridge")
@@ -61,6 +59,19 @@ Revisions = Mapping[str, Mapping[str, Unit]]
 
 OLDER = Path(judged.__file__).with_name("older_guards.txt")
 """Which older releases a check asks, too."""
+
+
+def revisions_of(repo: str, clone: Path) -> dict[str, str]:
+    """The names of an upstream's revisions in its table, oldest first, and what the clone calls them.
+
+    A branch is read at the commit of last_read.txt, whatever the clone's own branch has come to.
+    """
+    branches = {row.revision: row.commit for row in last_read() if row.project == repo and row.commit}
+    for name, commit in branches.items():
+        if subprocess.run(["git", f"--git-dir={clone}", "cat-file", "-e", commit], check=False).returncode:
+            raise SystemExit(f"{clone} lacks {commit}, which is {repo}'s {name} in last_read.txt")
+    tag = "core_v" if repo == "megatron-lm" else "v"
+    return {name: f"{tag}{name}" for name in RELEASES_READ[repo]} | branches
 
 
 def texts_of(repository: Path, revision: str) -> Callable[[str], str | None]:
@@ -121,9 +132,10 @@ def is_core(unit: Unit) -> bool:
 def only_needed(programs: Mapping[str, Revisions]) -> dict[str, Revisions]:
     """The programs without what decides nothing. Bridge runs on Megatron-LM, which reads what slime and miles set."""
     found: dict[str, Revisions] = {}
+    named = {path for upstream in UPSTREAMS for path, _ in upstream.decorated}
     for repos in (ON_CORE, *((repo,) for repo in programs if repo not in ON_CORE)):
         every = {(repo, name): units for repo in repos for name, units in programs.get(repo, {}).items()}
-        kept = needed_lines(every, "start", words_of_core(found) if repos[0] in BEFORE_CORE else ())
+        kept = needed_lines(every, "start", words_of_core(found) if repos[0] in BEFORE_CORE else (), named)
         for place, units in every.items():
             assert counted(units.values()) == counted(kept[place].values()), f"{place} has lost guards"
         found |= {repo: {name: kept[repo, name] for name in programs[repo]} for repo in repos if repo in programs}
@@ -143,7 +155,7 @@ def words_of_core(programs: Mapping[str, Revisions]) -> set[str]:
 def read_of(upstream: UpstreamRoots, repository: Path, megatron_lm: Path | None) -> Revisions:
     """The units of each revision of an upstream, from its clone, or from an unpacked wheel for what the clone lacks."""
     revisions: dict[str, dict[str, Unit]] = {}
-    for name, revision in REVISIONS[upstream.repo].items():
+    for name, revision in revisions_of(upstream.repo, repository).items():
         text_of = texts_of(repository, revision)
         if upstream.repo == "megatron-bridge" and megatron_lm is not None:
             text_of = with_pinned(repository, revision, megatron_lm)

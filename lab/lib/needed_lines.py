@@ -8,7 +8,7 @@ none of the programs that run on the same settings. A name in a text counts as r
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from functools import cache
 from typing import NamedTuple, TypeVar
 
@@ -52,11 +52,14 @@ def _line(line: str) -> _Line:
 
 
 def needed_lines(
-    programs: Mapping[Place, Mapping[str, Unit]], start: str, read: Iterable[str] = ()
+    programs: Mapping[Place, Mapping[str, Unit]], start: str, read: Iterable[str] = (), named: Container[str] = ()
 ) -> dict[Place, dict[str, Unit]]:
-    """The programs without what decides nothing; `read` are further words that count as read. All guards stay."""
+    """The programs without what decides nothing: all guards and all classes stay.
+
+    `read` are further words that count as read; the functions of the files in `named` are called by names in settings.
+    """
     fields = set(read)
-    parts = [_Part(units, start) for units in programs.values()]
+    parts = [_Part(units, start, named) for units in programs.values()]
     while sum([part.grown(fields) for part in parts]):
         pass
     return {name: part.kept(fields) for name, part in zip(programs, parts)}
@@ -65,12 +68,12 @@ def needed_lines(
 class _Part:
     """One program: which of its statements are needed. That only grows, as do the fields that are read."""
 
-    def __init__(self, units: Mapping[str, Unit], start: str) -> None:
+    def __init__(self, units: Mapping[str, Unit], start: str, named: Container[str]) -> None:
         self._units = {name: unit for name, unit in units.items() if unit.kind in ("class", "def")}
         self._others = {name: unit for name, unit in units.items() if name not in self._units}  # options, settings
         reached = self._reached([start], lambda unit: unit.lines)
-        # The settings name the others.
-        self._starts = [start, *(name for name in self._units if name not in reached)]
+        by_settings = (name for name, unit in self._units.items() if unit.kind == "class" or unit.path in named)
+        self._starts = [start, *by_settings, *(name for name in self._units if name not in reached)]
         self._live: dict[str, set[int]] = {}
         self._around = {name: around_each(unit.lines) for name, unit in self._units.items()}
         self._by_place = {

@@ -10,9 +10,9 @@ from megatron_hcp.validators.program import Unit
 CONFIG = ("size = 1", "kind = 'a'", "unread = 2")
 
 
-def kept(body: str, *, read: tuple[str, ...] = (), **more: str) -> dict[str, tuple[str, ...]]:
-    """The lines that are left of a function `start(args)` that makes a `Config`, and of further functions."""
-    texts = {"start": body, **more}
+def kept(body: str, other: str = "", read: tuple[str, ...] = ()) -> dict[str, tuple[str, ...]]:
+    """The lines that are left of a class `Config` and of the functions `start(args)` and `other(args)`."""
+    texts = {"start": body, "other": other} if other else {"start": body}
     units = {name: Unit(name, "def", ("args",), "a.py", tuple(text.splitlines())) for name, text in texts.items()}
     units["Config"] = Unit("Config", "class", (), "a.py", CONFIG)
     return {name: unit.lines for name, unit in needed_lines({"1.0": units}, "start", read)["1.0"].items()}
@@ -34,8 +34,7 @@ def kept(body: str, *, read: tuple[str, ...] = (), **more: str) -> dict[str, tup
     ],
 )  # fmt: skip
 def test_a_field_that_nothing_needed_reads_is_not_set(body: str, left: str | None) -> None:
-    other = {"other": "check args.y\t"} if "other(" in body else {}
-    assert kept(body, **other)["start"] == tuple((left or body).splitlines())
+    assert kept(body, "check args.y\t" if "other(" in body else "")["start"] == tuple((left or body).splitlines())
 
 
 def test_a_class_has_the_fields_that_are_read() -> None:
@@ -50,6 +49,11 @@ def test_a_function_without_guards_goes_unless_it_sets_what_is_read() -> None:
     silent = kept("do other(args)\ncheck args.a\t", other="args.b = 1")
     assert "other" not in silent and silent["start"] == ("check args.a\t",)
     assert kept("do other(args)\ncheck args.b\t", other="args.b = 1")["other"] == ("args.b = 1",)
+
+
+def test_a_class_stays_where_only_the_settings_name_it() -> None:
+    """verl's YAML names the classes of its sections in `_target_`, and Bridge's container is made of such."""
+    assert kept("args.config = Config()\ncheck args.x\t") == {"start": ("check args.x\t",), "Config": ()}
 
 
 def test_what_another_release_or_another_program_reads_is_set() -> None:

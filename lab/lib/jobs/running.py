@@ -102,6 +102,7 @@ def run_fault(fault: Fault, cluster: Cluster, folder: Path) -> dict[str, Any]:
         row["reason"] = "; ".join(verdict["reason"] for verdict in found)
     else:
         row |= _ended(fault, cluster, job)
+    assert row["first"] != "ray-start", f"this machine is too slow for Ray, which gives its start 30 s: {row['reason']}"
     tracker = job.checkpoints / "latest_checkpointed_iteration.txt"
     row["kept"] = int(tracker.read_text()) if tracker.is_file() else 0
     row["left"] = _left(cluster, job)

@@ -1,7 +1,4 @@
-"""What scripts call at their end that hcp before 0.2.0 rendered: `python -m megatron_hcp.render.outcome`.
-
-Prints the fields of `Outcome` as NAME=VALUE lines, from which the script writes its verdict.
-"""
+"""What scripts call at their end that hcp before 0.2.0 rendered: the fields of `Outcome` as NAME=VALUE lines."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """What scripts call that hcp before 0.2.0 rendered: `python -m megatron_hcp.render.preflight node|agree|ranks|run`.
 
-Scripts of today call `hcp job run`, which does the same. Prints lines for the job's script on standard output; on a
-problem, prints one line on standard error and exits with 1.
+Scripts of today call `hcp job run`, which does the same.
 """
 
 from __future__ import annotations

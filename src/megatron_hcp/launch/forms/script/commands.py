@@ -96,7 +96,7 @@ def take_apart(items: Items, context: StartContext, span: Span) -> Started | Han
                 context = context.with_options("mpirun", options.found, options.unseen)
                 words = items[place + 1 : later]
                 given = [word for before, word in itertools.pairwise(words) if _text(before) == "-x"]
-                context = context.with_environment(_env(given, 0, StartContext())[1].environment)
+                context = context.with_environment(_env(tuple(given), 0, StartContext())[1].environment)
             if name in ("mpirun", "mpiexec", "horovodrun", "accelerate", "bsub", "qsub"):
                 context = context._replace(start=None, doubt=f"started by {name}")
             place = later

@@ -145,11 +145,7 @@ class Files:
 
 
 def _in_repository(folder: str, path: str) -> str | None:
-    """The file at a path below the script's folder, else in the same repository.
-
-    There the path leads from the script's folder, from the repository's root, where such scripts are started, from a
-    folder between them, or from the one that holds the repository.
-    """
+    """The file at a path below the script's folder, else in the same repository."""
     place = file_below(folder, path, _WANTED) if ".." not in path.split("/") else None
     repository = None if place is not None else _root(folder)
     if repository is None:
