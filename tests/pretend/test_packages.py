@@ -20,10 +20,14 @@ packages.run_no_code_of_models()
 import transformers
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 own = {"model_type": "known", "auto_map": {"AutoConfig": "x"}, "a": 1}
-for found in ({"model_type": "known"}, {"model_type": "newer"}, own):
+for found in ({"model_type": "known"}, {"model_type": "newer", "width": 7}, own):
     RECORD.is_model_made = False
     told = transformers.PretrainedConfig.get_config_dict(found)[0]
-    print(told, CONFIG_MAPPING[told["model_type"]].__name__, RECORD.is_model_made)
+    kind = CONFIG_MAPPING[told["model_type"]]
+    print(told, kind.__name__, getattr(kind, "width", None), RECORD.is_model_made)
+RECORD.is_model_made = False
+told = transformers.PretrainedConfig.get_config_dict({"model_type": "known"}, revision="c0ffee")[0]
+print(told, RECORD.is_model_made)
 """
 PREPARED = """
 import contextlib, sys
@@ -42,9 +46,10 @@ def test_a_configuration_of_ones_own_class_or_a_newer_one_is_a_plain_one_and_mad
     write_transformers(tmp_path)
     done = subprocess.run([sys.executable, "-B", "-c", PLAIN], capture_output=True, text=True, cwd=tmp_path)
     assert done.stdout.splitlines() == [
-        "{'model_type': 'known'} dict False",
-        "{'model_type': 'newer'} PlainConfig True",
-        "{'model_type': 'known', 'a': 1} dict True",
+        "{'model_type': 'known'} dict None False",
+        "{'model_type': 'newer', 'width': 7} PlainConfig 7 True",
+        "{'model_type': 'known', 'a': 1} dict None True",
+        "{'model_type': 'known'} True",
     ], done.stderr
 
 

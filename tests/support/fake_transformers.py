@@ -23,7 +23,9 @@ CONFIG_MAPPING = Mapping(known=dict)
 BASE = """
 class PretrainedConfig:
     @classmethod
-    def get_config_dict(cls, found):
+    def get_config_dict(cls, found, revision=None):
+        if revision:
+            raise OSError(revision)
         return dict(found), {}
 """
 

@@ -55,11 +55,18 @@ def run_no_code_of_models() -> None:
     real = kind.get_config_dict.__func__
 
     def get_config_dict(asked: Any, *args: Any, **kwargs: Any) -> Any:
-        found, *rest = real_call(real, asked, *args, **kwargs)
+        try:
+            found, *rest = real_call(real, asked, *args, **kwargs)
+        except OSError:
+            if not kwargs.pop("revision", None):
+                raise
+            found, *rest = real_call(real, asked, *args, **kwargs)  # the revision that the cache has stands for it
+            RECORD.is_model_made = True
         name = found.get("model_type")
         code = found.pop("auto_map", None)
         if name and name not in auto.CONFIG_MAPPING:
-            auto.CONFIG_MAPPING.register(name, type("PlainConfig", (kind,), {"model_type": name}))
+            own = {key: value for key, value in found.items() if not hasattr(kind, key)}  # its constructor reads some
+            auto.CONFIG_MAPPING.register(name, type("PlainConfig", (kind,), {**own, "model_type": name}))
         if code or getattr(auto.CONFIG_MAPPING[name], "__name__", "") == "PlainConfig":
             RECORD.is_model_made = True
             RECORD.used("packages.plain_config")
