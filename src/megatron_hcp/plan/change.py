@@ -82,8 +82,7 @@ def remedy(model: PlanModel, job: PlanJob, rates: Rates, fixed: Fixed) -> Remedy
 def _search(model: PlanModel, job: PlanJob, rates: Rates, fixed: Fixed) -> Found:
     """The best of the layouts that measured steps cover, and whether any is legal.
 
-    Nothing, without a search, where the weights alone are more than the memory of all GPUs; and none is searched where
-    what is fixed is beyond all measured steps.
+    No search where the weights alone exceed the memory of all GPUs, or what is fixed all measured steps.
     """
     if not may_fit(model, job):
         return Found()
