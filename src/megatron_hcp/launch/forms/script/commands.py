@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import re
+from itertools import pairwise
 
 from megatron_hcp.bash.value import Field, Hole, Item, Items, Lit, Maybe, Span, Unseen, Value
 from megatron_hcp.launch.fact import ELASTIC_STARTS
@@ -25,12 +25,7 @@ _PYTHON = re.compile(r"(?:python[\d.]*|pypy3?)$")
 _STARTS_ITS_FIRST_ARGUMENT = {"hcp.integrations.megatron", "megatron_hcp.integrations.megatron"}
 """Our module that puts dynamic CP into a training script; the shorter name is that of 0.1.0."""
 _SHELLS = {"bash", "sh", "zsh", "dash", "ksh"}
-_TORCHRUN_MODULES = {
-    "torch.distributed.run",
-    "torch.distributed.launch",
-    "torch.distributed.launcher",
-    "torch.distributed.elastic.run",
-}
+_TORCHRUN_MODULES = {f"torch.distributed.{name}" for name in ("run", "launch", "launcher", "elastic.run")}
 _FT_MODULES = {"fault_tolerance.launcher", "nvidia_resiliency_ext.fault_tolerance.launcher"}
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=")
 
@@ -94,9 +89,8 @@ def take_apart(items: Items, context: StartContext, span: Span) -> Started | Han
             if name in ("mpirun", "mpiexec"):
                 options = mpi_options(items, place + 1, later)
                 context = context.with_options("mpirun", options.found, options.unseen)
-                words = items[place + 1 : later]
-                given = [word for before, word in itertools.pairwise(words) if _text(before) == "-x"]
-                context = context.with_environment(_env(tuple(given), 0, StartContext())[1].environment)
+                given = (word for before, word in pairwise(items[place:later]) if _text(before) == "-x")
+                context = _env(tuple(given), 0, context)[1]
             if name in ("mpirun", "mpiexec", "horovodrun", "accelerate", "bsub", "qsub"):
                 context = context._replace(start=None, doubt=f"started by {name}")
             place = later
