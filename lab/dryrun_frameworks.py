@@ -2,12 +2,15 @@
 
 The launches are the frameworks' own examples, which their authors run: whatever is refused is a false alarm, or an
 example that doesn't fit the trees. TREE is as `--upstream` has it: the framework's checkout, that of Megatron-LM, and
-Transformer Engine's release is `--te`. Prints a line of JSON for each and how many are done. One runs at a time.
+Transformer Engine's release is `--te`. Which trees fit a release, it says itself: slime in docker/Dockerfile
+(`MEGATRON_COMMIT`, and a patch), verl in setup.py and docker/; until 0.8 it takes names of transformers that 5 has not.
+Prints a line of JSON for each and how many are done. One runs at a time.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 from collections import Counter
@@ -63,7 +66,9 @@ def main() -> int:
     parser.add_argument("--launches", nargs="+", type=Path, required=True)
     parser.add_argument("--te", default="2.14", help="the release of Transformer Engine, unpacked in $HCP_UPSTREAM")
     parser.add_argument("--assume", default="", help="facts of every launch")
+    parser.add_argument("--packages", default="", help="a folder with other releases of packages: transformers 4")
     options = parser.parse_args()
+    os.environ["PYTHONPATH"] = os.path.abspath(options.packages) if options.packages else ""
     rows = []
     for file in options.launches:
         rows.append(run(file, options.trees, options.te, options.assume))

@@ -14,7 +14,6 @@ import os
 import sys
 import tempfile
 import textwrap
-from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -36,13 +35,19 @@ def _table(rows: list[dict[str, Any]]) -> str:
     found = [(fault, by_name[fault.name, fault.start]) for fault in faults if (fault.name, fault.start) in by_name]
     odd = [oddities(row, fault) for fault, row in found]
     days = sorted(row["day"] for _, row in found)
+    left = sum(row["left"] for _, row in found)
     said = (
         f"Measured with `python lab jobs/faults` on a real Slurm (four nodes on one machine, with control groups that "
         f"limit memory), {days[0]} to {days[-1]}. {len(found)} of its {len(faults)} faults were run, each in a job "
-        f"with a checkpoint every two steps. {odd.count([])} behaved as expected. *kept* is the step of the last "
-        "checkpoint, *excluded* the nodes that the next attempt leaves out, *triage* the first failure that `hcp "
-        "triage` names, *again* how the second attempt ended, where it was waited for. `-`: Slurm ended the script "
-        "before it could write a verdict."
+        f"with a checkpoint every two steps. {odd.count([])} behaved as expected, and {left} processes were "
+        "left behind. *next* names the nodes that the next attempt leaves out, and how that ended, where it was "
+        "waited for; *triage* the first failure that `hcp triage` names; *kept* the step of the last checkpoint. `-`: "
+        "Slurm ended the script before it could write a verdict."
+    )
+    said += "".join(
+        f" {fault.name}, {fault.start}: {'; '.join(texts)}."
+        for (fault, _), texts in zip(found, odd, strict=True)
+        if texts
     )
     lines = [
         "# What a rendered job does when something fails",
@@ -50,24 +55,22 @@ def _table(rows: list[dict[str, Any]]) -> str:
         textwrap.fill(said, 118),
         "",
         "<!-- begin: rendered by lab/jobs/faults.py -->",
-        "| fault | start | verdict | code | next | excluded | triage | kept | again | processes left | unexpected |",
-        "|---|---|---|---|---|---|---|---|---|---|---|",
+        "| fault | start | verdict | code | next | triage | kept |",
+        "|---|---|---|---|---|---|---|",
     ]
-    for (fault, row), texts in zip(found, odd, strict=True):
-        cells: Sequence[object] = (
-            fault.name,
-            fault.start,
+    starts: dict[tuple[str, ...], list[str]] = {}
+    for fault, row in found:
+        after = row["excluded"] and f" without {row['excluded']}", row["again"] and f", {row['again']}"
+        cells = (
             row["status"] or "-",
             "-" if row["code"] is None else row["code"],
-            row["then"] or "-",
-            row["excluded"] or "-",
+            "".join((row["then"] or "-", *after)),
             row["first"] or "no failure",
             row["kept"],
-            row["again"] or "-",
-            row["left"],
-            "; ".join(texts),
         )
-        lines.append("| " + " | ".join(str(cell).replace("|", "\\|") for cell in cells) + " |")
+        starts.setdefault((fault.name, *map(str, cells)), []).append(fault.start)
+    for (name, *told), by in starts.items():
+        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in (name, ", ".join(by), *told)) + " |")
     return "\n".join((*lines, "<!-- end -->")) + "\n"
 
 

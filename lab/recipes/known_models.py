@@ -3,6 +3,20 @@
 DIR holds files `OWNER--MODEL_config.json`, as ai-dynamo/aiconfigurator keeps them. Every size of
 launch/facts/known_models.txt whose model, or the one that its line names as its source, has a file there is
 compared with what `--model` reads in it. The exit status is 1 if one differs, or if no model was compared.
+
+The table has sizes as Bridge writes them into the model's configuration: those that no release changes. A line: the
+model's name on the Hugging Face Hub, where the sizes stand, FIELD=JSON. The first source is a class of Megatron-Bridge
+0.3.1 (src/megatron/bridge/models/*/*_provider.py), slime/FILE is scripts/models/FILE.sh of slime, modelopt is
+Megatron-LM's examples/post_training/modelopt/conf, config.json the model's own, config.json/OTHER that of the same
+model in another precision or at another stage of training, model-card its page on the Hub.
+
+csa is DeepSeek-V4's attention by the names of its config.json: sizes as Bridge's test of its converter has them, layers
+as in examples/moe_recipes/deepseek_v4_flash of Megatron-LM's dev branch. Windows, sinks and shared experts are what all
+of Bridge's recipes of the model, or of one of equal sizes, agree on; Mamba's sizes of Nemotron 3 Nano are those of its
+recipe in Bridge 0.6.2. config is what the model's config.json has beside the sizes (of Gemma 2 and 3, what Bridge's
+class has): windows, an indexer, types of layers, of which a framework's release makes what it can. A line NAME =OTHER:
+a model of the same sizes that grew out of OTHER, or OTHER under its name on ModelScope (as ms-swift registers it). A
+model at another stage of training or in another precision needs no line: see known_models.py.
 """
 
 from __future__ import annotations

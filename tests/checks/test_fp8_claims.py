@@ -44,3 +44,28 @@ def test_the_recipes_that_attention_refuses(upstream: Path) -> None:
 def test_mla_is_refused_before_2_15(upstream: Path) -> None:
     for version, text in texts(upstream, "utils.py", "get_attention_backend").items():
         assert ("MLA attention" in text) == (version < Version("2.15")), version
+
+
+@pytest.mark.upstream
+def test_sinks_want_a2a(upstream: Path) -> None:
+    for version, text in texts(upstream, "context_parallel.py", "attn_forward_func_with_cp").items():
+        assert ('softmax_type == "vanilla" or cp_comm_type == "a2a"' in text) == (version >= Version("2.8")), version
+
+
+@pytest.mark.upstream
+def test_gathering_blocks_wants_a_multiple_of_128(upstream: Path) -> None:
+    read = 0
+    for release in upstream.glob("transformer-engine-2.*"):
+        version, folder = (
+            Version(release.name.removeprefix("transformer-engine-")),
+            release / "transformer_engine/pytorch",
+        )
+        if version >= Version("2.8"):
+            checks = (
+                segment_of(folder / "tensor/float8_blockwise_tensor.py", "Float8BlockQuantizer.is_quantizable") or ""
+            )
+            assert "% self.block_len != 0" in checks and "return False" in checks, version
+            linear = (folder / "module/linear.py").read_text(encoding="utf-8")
+            assert ("assert_dim_for_all_gather(" in linear) == (version < Version("2.14")), version
+            read += 1
+    assert read >= 6

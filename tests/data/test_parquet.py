@@ -88,6 +88,7 @@ def test_a_footer_at_which_pyarrow_ends_the_process_is_one_clear_line(tmp_path: 
         opened(file, path)
 
 
+@pytest.mark.slow
 def test_a_few_bytes_that_repeat_a_number_are_refused_by_the_footer(tmp_path: Path) -> None:
     """Run-length encoding stores three rows of 20 million equal numbers in 2 KB."""
     tokens = pyarrow.repeat(pyarrow.scalar(1, pyarrow.int32()), 60_000_000)

@@ -1,11 +1,14 @@
-"""docs/jobs.md: every example of an option gives a script, and the statuses are those of a verdict."""
+"""docs/jobs.md: every example of an option works, and the statuses are those of a verdict."""
 
 import json
 import re
 import shlex
+import subprocess
+import sys
 
 import pytest
 
+from megatron_hcp.cli.job import job
 from megatron_hcp.cli.render import render
 from megatron_hcp.resources import pack_dir
 from support.small_upstream import small_upstream
@@ -65,3 +68,21 @@ def test_the_table_of_words_is_one_that_is_printed(hcp, tmp_path):
     printed = hcp("render", "train.sbatch", "--words", cwd=tmp_path).stdout
     rows = {" ".join(row.split()) for row in printed.splitlines()}
     assert {" ".join(row.split()) for row in shown.splitlines()} <= rows, printed
+
+
+@pytest.mark.slow
+@pytest.mark.torch
+def test_the_options_of_hcp_job_have_a_row_each_and_stand_in_an_example_that_ends(tmp_path):
+    section = PAGE[PAGE.index("## `hcp job run`") : PAGE.index("## Options")]
+    known = {f"{name}: {option.opts[0]}" for name, command in job.commands.items() for option in command.params}
+    rows = [line for line in section.splitlines() if line.startswith("| `--")]
+    named = {f"run: {option}" for line in rows for option in re.findall(r"`(--[\w-]+)`", line.split("|")[1])}
+    assert named == {option for option in known if "--" in option}
+    (example,) = re.findall(r"```bash\n(.*?)```", section, re.S)
+    commands = f'hcp() {{ "{sys.executable}" -m megatron_hcp "$@"; }}\n'
+    (tmp_path / "pretrain_gpt.py").write_text("print(' iteration        3/       3 |')\n")
+    commands = f'hcp() {{ "{sys.executable}" -m megatron_hcp "$@"; }}\npython3() {{ :; }}\n'
+    text = example.replace("python3 -m torch", f"{shlex.quote(sys.executable)} -m torch")
+    done = subprocess.run(["bash", "-c", commands + text], cwd=tmp_path, capture_output=True, text=True)
+    verdict = json.loads((tmp_path / "run" / "verdict-r0.json").read_text())
+    assert (done.returncode, verdict["status"]) == (0, "completed"), done.stdout + done.stderr

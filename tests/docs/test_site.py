@@ -69,6 +69,7 @@ def test_every_rule_skill_and_command_is_on_it(pages: dict[str, Page]) -> None:
     assert [address[:18] for address in pages["index.html"].loaded] == ["data:image/svg+xml"]
 
 
+@pytest.mark.slow
 def test_guides_and_results_are_on_it(pages: dict[str, Page]) -> None:
     guides = {path.stem for path in ROOT.glob("docs/*.md")} - {"README"}
     assert [name for name in sorted(guides) if f"guides/{name}.html" not in pages] == []
@@ -91,6 +92,7 @@ def test_every_link_leads_somewhere(pages: dict[str, Page]) -> None:
             assert not part or part in found.ids, (name, link)
 
 
+@pytest.mark.slow
 def test_a_page_loads_nothing(pages: dict[str, Page]) -> None:
     for name, page in pages.items():
         assert [address for address in page.loaded if not address.startswith("data:image/svg+xml;base64,")] == [], name

@@ -7,10 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from megatron_hcp.dryrun.ask import program_words
 from megatron_hcp.dryrun.models import made_config, public_name, write_cache
-from megatron_hcp.launch.hf_cache import cached_config
-from megatron_hcp.launch.load import LoadOptions, load_launch
+from megatron_hcp.launch.hf_cache import cached_config, is_cached
 from support.rows import rows
 
 
@@ -74,11 +72,26 @@ def test_a_model_that_has_more_than_those_sizes_or_is_not_known_has_none(name: s
 
 
 def test_a_config_is_made_only_where_the_cache_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    words = ("actor_rollout_ref.actor.strategy=megatron", "actor_rollout_ref.model.path=Qwen/Qwen3-8B")
-    launch = load_launch("", LoadOptions(dialect="verl", words=words))
-    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
-    told = program_words(launch)
-    assert told.made == "Qwen/Qwen3-8B" and not told.is_model_stated
-    assert write_cache(str(tmp_path), told.made) == str(tmp_path / "hub")
+    theirs, run = tmp_path / "theirs", tmp_path / "run"
+    for name in ("Qwen--Qwen3-8B", "nvidia--Nemotron-FP8"):
+        (snapshot := theirs / f"models--{name}/snapshots/1").mkdir(parents=True)
+        (theirs / f"models--{name}/refs").mkdir()
+        (theirs / f"models--{name}/refs/main").write_text("1")
+        (snapshot / "config.json").write_text(json.dumps({"its": name, "quantization_config": {}}))
+    run.mkdir()
+    monkeypatch.setenv("HF_HUB_CACHE", str(theirs))
+    hub = write_cache(str(run), ("model.path=Qwen/Qwen3-8B-Base", "x=nvidia/Nemotron-BF16", "y=mine/Own"))
+    monkeypatch.setenv("HF_HUB_CACHE", hub)
+    config = {name: json.loads(Path(cached_config(name)).read_text()) for name in
+              ("Qwen/Qwen3-8B", "Qwen/Qwen3-8B-Base", "Qwen/Qwen3-4B", "nvidia/Nemotron-BF16")}  # fmt: skip
+    assert config["Qwen/Qwen3-8B"]["its"] == "Qwen--Qwen3-8B" and Path(hub, "models--Qwen--Qwen3-8B").is_symlink()
+    assert config["Qwen/Qwen3-4B"] == made_config("Qwen/Qwen3-4B")
+    assert config["Qwen/Qwen3-8B-Base"] == made_config("Qwen/Qwen3-8B-Base")
+    assert config["nvidia/Nemotron-BF16"] == {"its": "nvidia--Nemotron-FP8"}
+    assert not is_cached("mine/Own")
+
+
+def test_without_a_cache_all_of_it_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "none"))
+    monkeypatch.setenv("HF_HUB_CACHE", write_cache(str(tmp_path), ()))
     assert json.loads(Path(cached_config("Qwen/Qwen3-8B")).read_text()) == made_config("Qwen/Qwen3-8B")
-    assert program_words(launch).made == "" and program_words(launch).is_model_stated

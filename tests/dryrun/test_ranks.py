@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from megatron_hcp.core.ranks import grids_of
-from megatron_hcp.dryrun.ranks import Sizes, ranks_of, world_of
+from megatron_hcp.dryrun.ranks import Sizes, environment_of, ranks_of, world_of
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.launch.load import LoadOptions, load_launch
 
@@ -53,3 +53,8 @@ def test_what_is_no_rank_is_an_error(text: str) -> None:
 def test_the_smallest_world_is_presumed_unless_one_is_stated(words: str, assume: str, world: tuple[int, bool]) -> None:
     launch = load_launch("", LoadOptions(dialect="mlm", words=tuple(words.split()), assumes=(assume,)))
     assert world_of(launch) == world
+
+
+def test_a_launch_sets_its_own_variables_and_none_of_the_runs() -> None:
+    facts = {"env.NCCL_DEBUG": "INFO", "env.HOME": "/root", "env.HF_HOME": "/models", "env.EMPTY": "", "tp": 2}
+    assert environment_of(facts) == {"NCCL_DEBUG": "INFO"}

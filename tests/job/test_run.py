@@ -155,6 +155,25 @@ def test_a_folder_that_another_job_writes_to_is_not_written_to(job, tmp_path):
     assert second.returncode == 1 and "job 7 writes checkpoints to ck; give each job a folder of its own" in out
 
 
+RAY = """\
+#!/bin/sh
+echo 'Exception: The current node timed out during startup. This could happen because the GCS has become overloaded.'
+exit 1
+"""
+"""What the head says (ray 2.52.1) on a machine that needs more than 30 s for it."""
+
+
+def test_a_head_of_ray_that_does_not_start_ends_the_job_at_once_and_is_named(job, tmp_path):
+    (tmp_path / "ray").write_text(RAY)
+    (tmp_path / "ray").chmod(0o755)
+    place = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "MASTER_ADDR": "n1", "MASTER_PORT": "1"}
+    process = job(task={**TASK, **place}, start="ray")
+    out, _ = process.communicate(timeout=HANG_S)
+    verdict = json.loads((tmp_path / "verdict-r0.json").read_text())
+    assert (process.returncode, verdict["status"]) == (1, "stopped"), out
+    assert verdict["reason"].startswith("Ray on n1 exited with 1: Ray did not start on a node"), out
+
+
 def test_a_spec_of_another_shape_is_refused_in_one_line(job, tmp_path):
     process = job(nodes="two")
     _, err = process.communicate(timeout=HANG_S)

@@ -145,11 +145,25 @@ def test_a_message_is_answered_by_the_servers_own_code_with_its_planted_path_ref
     assert read["text"] and refused["schema"] == "hcp.error/1" and unread["error"]["code"] == -32700
 
 
+def test_a_dry_run_is_asked_for_up_to_its_child_and_none_is_started(tmp_path: Path) -> None:
+    seen = [examine(made("dryrun", 1, number, gathered(())), tmp_path) for number in range(25)]
+    assert not any(one.faults for one in seen)
+    assert {one.answer.code for one in seen} == {0, 2}
+
+
+def test_what_programs_say_reaches_the_doctors_report_and_starts_none(tmp_path: Path) -> None:
+    case = Case("doctor", ("doctor", "--format", "json"), (), b'[[0, "GPU 0: a\\u001b[2J (x)\\n", "", ""]]')
+    seen = examine(case, tmp_path)
+    assert not seen.faults
+    (gpus,) = (line for line in json.loads(seen.answer.out)["found"] if line["name"] == "GPUs")
+    assert gpus["state"] == "ok" and gpus["text"].startswith("1: a")
+
+
 def test_every_door_of_the_command_line_has_a_reader() -> None:
     """A command that reads something is called by at least one case."""
     called = {made(reader, 1, number, gathered(())).words[:1] for reader in READERS for number in range(25)}
     reading = {"check", "show", "render", "triage", "skills", "verify", "dcp", "pack", "groups", "explain", "plan",
-               "support", "anchors", "mcp", "init"}  # fmt: skip
+               "support", "anchors", "mcp", "init", "dryrun", "doctor"}  # fmt: skip
     assert reading <= {words[0] for words in called if words}
 
 

@@ -132,6 +132,7 @@ def test_a_fix_is_an_edit_of_the_document(tmp_path: Path) -> None:
     in_editor(tmp_path / "run.sh", steps)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("mark", ["\f", "\v", "\u2028", "\x85"])
 def test_what_the_protocol_takes_for_no_end_of_a_line_ends_none(tmp_path: Path, mark: str) -> None:
     """Only a line feed and a carriage return end one for an editor: else a fix replaces another line than it means."""
@@ -240,6 +241,7 @@ def test_a_project_file_that_appears_or_changes_counts_at_once(tmp_path: Path) -
     in_editor(tmp_path / "run.sh", steps)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("can_watch", [True, False])
 def test_an_editor_that_can_is_asked_to_watch_what_launches_read(tmp_path: Path, can_watch: bool) -> None:
     read = {f"conf/{name}" for name in ("common.sh", "model.yaml", "config.json", CONFIG, BASELINE, PYPROJECT)}
@@ -280,6 +282,7 @@ def test_an_orderly_shutdown_ends_with_0_and_says_nothing() -> None:
     assert (ended.returncode, ended.stderr) == (0, "")
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_ends_the_server_while_the_editor_keeps_its_input_open(number: int) -> None:
     body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"capabilities": {}}}).encode()

@@ -8,18 +8,22 @@ from pathlib import Path
 
 import pytest
 
+from support.fake_transformers import write_transformers
 from support.rows import rows
 
 pytestmark = pytest.mark.torch
 
-TRANSFORMERS = """
-import runpy
-
-def get_class_in_module(name, path):
-    return runpy.run_path(path)[name]
-
-def get_class_from_dynamic_module(name, folder):
-    return get_class_in_module(name, f"{folder}/modeling.py")
+PLAIN = """
+from megatron_hcp.pretend.record import RECORD
+from megatron_hcp.pretend.stand_ins import packages
+packages.run_no_code_of_models()
+import transformers
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+own = {"model_type": "known", "auto_map": {"AutoConfig": "x"}, "a": 1}
+for found in ({"model_type": "known"}, {"model_type": "newer"}, own):
+    RECORD.is_model_made = False
+    told = transformers.PretrainedConfig.get_config_dict(found)[0]
+    print(told, CONFIG_MAPPING[told["model_type"]].__name__, RECORD.is_model_made)
 """
 PREPARED = """
 import contextlib, sys
@@ -34,12 +38,19 @@ get_class_from_dynamic_module("Model", root)
 """
 
 
+def test_a_configuration_of_ones_own_class_or_a_newer_one_is_a_plain_one_and_made(tmp_path: Path) -> None:
+    write_transformers(tmp_path)
+    done = subprocess.run([sys.executable, "-B", "-c", PLAIN], capture_output=True, text=True, cwd=tmp_path)
+    assert done.stdout.splitlines() == [
+        "{'model_type': 'known'} dict False",
+        "{'model_type': 'newer'} PlainConfig True",
+        "{'model_type': 'known', 'a': 1} dict True",
+    ], done.stderr
+
+
 @rows("framework", ["bridge", "verl", "ms-swift", "nemo-rl"])
 def test_no_python_file_of_a_models_folder_is_run(tmp_path: Path, framework: str) -> None:
-    for package in ("transformers", "peft"):
-        (tmp_path / package).mkdir(exist_ok=True)
-        (tmp_path / package / "__init__.py").touch()
-    (tmp_path / "transformers/dynamic_module_utils.py").write_text(TRANSFORMERS, encoding="utf-8")
+    write_transformers(tmp_path)
     (tmp_path / "modeling.py").write_text(f"Model = open({str(tmp_path / 'run')!r}, 'w')\n", encoding="utf-8")
     command = [sys.executable, "-B", "-c", PREPARED, str(tmp_path), framework]
     done = subprocess.run(command, capture_output=True, text=True)

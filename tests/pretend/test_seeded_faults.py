@@ -16,6 +16,7 @@ import pytest
 from megatron_hcp.dryrun.ask import HowToRun, outcome_of, request_of
 from megatron_hcp.ground.child import Child
 from support.dry_runs import launch_of
+from support.fake_transformers import write_transformers
 from support.tree import PACKAGE
 
 pytestmark = [pytest.mark.torch, pytest.mark.upstream, pytest.mark.slow]
@@ -93,6 +94,12 @@ CALLED = [
     ("frameworks/slime.py", "create", "Backups.create()"),
     ("frameworks/slime.py", "_config", "_config()"),
     ("frameworks/slime_rollouts.py", "_samples", "_samples(None)"),
+    ("frameworks/slime_rollouts.py", "_of_samples", "_of_samples({}, [])"),
+    (
+        "packages.py",
+        "get_config_dict",
+        "run_no_code_of_models(); from transformers import PretrainedConfig\nPretrainedConfig.get_config_dict({})",
+    ),
     ("optimizers.py", "__init__", "Orthogonalized([], 1.0)"),
     ("frameworks/ms_swift.py", "_tokenizer", "_tokenizer()"),
     ("frameworks/nemo_rl.py", "_tokenizer", "_tokenizer()"),
@@ -125,6 +132,7 @@ def test_a_fault_in_a_stand_in_that_upstream_calls_is_not_upstreams(
 ) -> None:
     sources = sow(tmp_path, file, function, RAISES)
     (upstream := tmp_path / "upstream").mkdir()
+    write_transformers(upstream)
     module = f"megatron_hcp.pretend.stand_ins.{file.removesuffix('.py').replace('/', '.')}"
     (upstream / "pretrain.py").write_text(f"import {module} as m\nm.{call}\n", encoding="utf-8")
     done = subprocess.run(

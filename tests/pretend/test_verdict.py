@@ -54,19 +54,32 @@ def test_what_is_said_of_a_model_that_another_stands_for_decides_nothing_but_hyd
     assert answer(raised.value)["missing"] == ""
     assert "config.json" in answer(raised.value, OfTheLaunch(model=False))["missing"]
     assert answer(kind("no such key"), OfTheLaunch(model=False))["missing"] == ""
-    RECORD.is_model_read = False  # what is refused before has nothing of the model
+    monkeypatch.setattr(RECORD, "is_model_made", True)
+    assert "config.json" in answer(raised.value)["missing"]
+    RECORD.is_model_made = RECORD.is_model_read = False  # what is refused before has nothing of the model
     assert answer(raised.value, OfTheLaunch(model=False))["missing"] == ""
 
 
-def test_a_models_config_is_read_once_it_is_opened(tmp_path: Path) -> None:
+def test_a_name_that_a_package_lacks_asks_for_another_release_of_it() -> None:
+    with pytest.raises(ImportError) as raised:
+        exec("from json import AutoModelForVision2Seq")
+    assert answer(raised.value)["missing"] == "a release of json that has AutoModelForVision2Seq"
+
+
+def test_a_models_config_is_read_once_it_is_opened_and_made_where_it_is_no_link(tmp_path: Path) -> None:
     record, file = Record(), tmp_path / "hub/models--a--b/snapshots/c/config.json"
     file.parent.mkdir(parents=True)
     file.write_text("{}", encoding="utf-8")
     record.watch_models(str(tmp_path / "hub"))
     (tmp_path / "config.json").write_text("{}", encoding="utf-8")
     assert not record.is_model_read
+    (tmp_path / "theirs").mkdir()
+    (theirs := tmp_path / "theirs/config.json").write_text("{}", encoding="utf-8")
+    (tmp_path / "hub/models--a--d").symlink_to(tmp_path / "theirs")
+    Path(tmp_path / "hub/models--a--d/config.json").read_text(encoding="utf-8")
+    assert record.is_model_read and not record.is_model_made and theirs.exists()
     file.read_text(encoding="utf-8")
-    assert record.is_model_read
+    assert record.is_model_made and list(record.stand_ins) == ["models--a--b/config.json"]
 
 
 def test_the_groups_are_made_of_parallel_sizes_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -176,6 +176,35 @@ def test_a_launch_that_names_no_starter_asks_for_one(hcp):
     assert "start (" in refused(hcp, "--nodes", "2", "--", "--seq-length", "8")
 
 
+MPI = "mpirun -np {ranks} --npernode 8 -bind-to none -x SEED=3 {starts}\n"
+WORDS = "--num-layers 32 --hidden-size 4096 --num-attention-heads 32 --seq-length 8192 --seed $SEED"
+
+
+@pytest.mark.parametrize("ranks", ["32", "$SLURM_NTASKS"])
+def test_ranks_that_mpirun_starts_are_started_by_srun(rendered, ranks):
+    train = ("train.sh", f"python pretrain_gpt.py {WORDS}\n")
+    done = rendered(text=HEAD + MPI.format(ranks=ranks, starts="bash train.sh"), files=[train])
+    assert done.returncode in (0, 1), done.stderr
+    assert (
+        "#SBATCH --ntasks-per-node=8" in done.stdout and "    --seed 3\n" in done.stdout and "start=()" in done.stdout
+    )
+    assert "changed: mpirun (train.sbatch): srun starts the ranks" in done.stderr
+    assert "the job runs no command but the training" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("ranks", "words", "said"),
+    [
+        ("16", WORDS, "start (what starts the ranks)"),
+        ("32", f"{WORDS} --local-rank $OMPI_COMM_WORLD_LOCAL_RANK", "is set by MPI in each rank"),
+    ],
+)
+def test_what_srun_would_start_otherwise_than_mpirun_is_asked_for(rendered, ranks, words, said):
+    text = HEAD + MPI.format(ranks=ranks, starts=f"python pretrain_gpt.py {words}").replace("--npernode 8 ", "")
+    done = rendered(text=text)
+    assert done.returncode == 2 and said in done.stderr, done.stderr
+
+
 @pytest.mark.slow
 def test_a_script_with_everything_is_one_that_bash_and_hcp_check_can_read(rendered, hcp, tmp_path):
     assert rendered("-o", "job.sbatch").returncode == 0

@@ -25,6 +25,7 @@ def names(step: Step) -> set[str]:
     return {path.name for path in closure_of(step)}
 
 
+@pytest.mark.slow
 def test_the_closure_holds_what_the_step_imports_and_nothing_else() -> None:
     found = names(STEP)
     assert {"attention_parity.py", "attention.py", "online_softmax.py", "shards.py", "program.py"} <= found

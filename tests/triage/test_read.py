@@ -197,6 +197,8 @@ def test_a_requeue_that_the_job_asked_for_itself_is_not_what_ended_it(tmp_path):
     assert _failure(tmp_path, job_log=lost + end + requeue).signature.id == "peer-gone"
     assert _failure(tmp_path, job_log=lost + requeue).signature.id == "preempted"
     assert _failure(tmp_path, job_log=lost + end.replace("failed", "preempted") + requeue).signature.id == "preempted"
+    early = write_logs(tmp_path, job_log=end.replace("failed", "ended-early") + requeue)
+    assert triage(early, CpPlan()).failure is None
 
 
 def test_ranks_that_the_watchdog_aborted_are_not_the_cause_of_the_hang(tmp_path):

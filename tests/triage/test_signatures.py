@@ -33,6 +33,7 @@ _NAMES = ("train-4711-r1-n1.log", "train-4711-r2-node3.log", "attempt_1/0/stderr
 """As rendered jobs, torchrun and others name the log of a later attempt, or of one rank."""
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("name", _NAMES)
 def test_an_example_means_the_same_in_the_only_log_of_any_attempt(name, tmp_path):
     """A log that begins with a step and ends with the example, by its name the second or third attempt's."""

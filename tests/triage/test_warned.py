@@ -41,6 +41,7 @@ def test_where_one_process_of_nccl_comes_up_what_others_said_still_counts(tmp_pa
     assert _failure(tmp_path, WARNED + memory + UP.format(pid=41) + WARNED).line == 2
 
 
+@pytest.mark.slow
 def test_the_warnings_of_many_processes_leave_room_for_the_cause(tmp_path):
     memory = "[rank1]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB\n"
     lost = "n1:{pid}:{pid} [0] NCCL WARN socketProgress: Connection closed by remote peer n2<40000>\n"

@@ -63,6 +63,7 @@ def test_a_plain_launch_is_accepted_and_nothing_is_open(release: str) -> None:
         ("--num-experts 8 --expert-model-parallel-size 2 --expert-tensor-parallel-size 2",
          "TransformerConfig.__post_init__", "expert_tensor_parallel_size == 1"),
         ("--fine-grained-activation-offloading --offload-modules core_attn", "validate_args", "NVTE_CPU_OFFLOAD_V1"),
+        ("--spec local --context-parallel-size 2", "DotProductAttention.__init__", "context_parallel_size"),
         ("--num-experts 8 --expert-model-parallel-size 4 --expert-tensor-parallel-size 4 --disable-bias-linear",
          "initialize_model_parallel", "expert_tensor_model_pipeline_parallel_size"),
     ],
@@ -77,6 +78,12 @@ def test_what_validate_args_changes_reaches_the_config() -> None:
     """Sequence parallelism with TP 1 is switched off before the config is made, which would refuse it."""
     assert not judged("--sequence-parallel").refusals
     assert not judged("--num-experts 8 --sequence-parallel --disable-bias-linear").refusals
+
+
+def test_t5s_builder_reads_no_spec() -> None:
+    """examples/t5/pretrain_t5.py takes its layers from --transformer-impl alone."""
+    refusing = judged("--spec local --context-parallel-size 2 --decoder-seq-length 128").refusals
+    assert not [one for one in refusing if one.guard.function == "DotProductAttention.__init__"]
 
 
 def test_a_release_has_its_own_guards() -> None:

@@ -95,7 +95,9 @@ def test_the_tables_hold_what_the_wheel_says(release: str) -> None:
         wheel = pruned(reader.units, ("MLATransformerConfig",))
     for name in names:
         ours, theirs = program(release).find(name), wheel.get(name)
-        assert (ours and ours.lines) == (theirs and theirs.lines), name
+        assert (ours and ours.guards) == (theirs and theirs.guards), name
+        rest = iter(theirs.lines if theirs else ())  # the tables leave out what decides nothing
+        assert all(line in rest for line in (ours.lines if ours else ())), name
     assert "TransformerConfig.__post_init__" in wheel
 
 

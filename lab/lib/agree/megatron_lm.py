@@ -17,7 +17,7 @@ from agree.megatron_lm_tables import TABLES
 from agree.process import Upstream, commit_of
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.judge.engine import check_launch
-from megatron_hcp.judge.report import Report
+from megatron_hcp.judge.report import Finding, Report
 from megatron_hcp.launch.build import build_launch
 from megatron_hcp.launch.options import parse_assumptions
 from megatron_hcp.launch.readers.target import read_target
@@ -95,9 +95,10 @@ def check_functional_tests(checkout: Path) -> FunctionalTests:
         report = check_launch(launch, rules_for, fixes=False)
         errors = [finding for finding in report.findings if finding.severity == "error"]
         answer = upstream.ask(as_drawn(file)._asdict())["refusal"] if errors else None
-        owners = owners_of(Refusal(**answer), TABLES) if answer else ()
+        refusal = Refusal(**answer) if answer else None
+        owners = owners_of(refusal, TABLES) if refusal else ()
         for finding in errors:
-            agreed = finding.rule.id in owners
+            agreed = finding.rule.id in owners or (refusal is not None and is_guard_of(finding, refusal))
             (confirmed if agreed else wrong).append(f"{file.parent.name}: {finding.rule.id}")
             said = "refused by both" if agreed else "false alarm"
             problem = finding.problem
@@ -105,6 +106,12 @@ def check_functional_tests(checkout: Path) -> FunctionalTests:
     upstream.close()
     print(f"megatron-lm {version} ({branch}): {read} functional tests read, {not_read} not; {len(wrong)} false alarms")
     return FunctionalTests(version, branch, commit_of(checkout), read, not_read, tuple(confirmed), tuple(wrong))
+
+
+def is_guard_of(finding: Finding, refusal: Refusal) -> bool:
+    """Whether a finding is the guard of the function in which upstream refuses."""
+    function = (finding.problem.guard or "").partition("/")[0]
+    return bool(function) and refusal.where.rpartition(" ")[2].endswith(function.rpartition(".")[2])
 
 
 def as_drawn(file: Path) -> Drawn:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 Main = Callable[[list[str]], Any]
@@ -22,11 +23,9 @@ def of_command_line() -> Main:
     return main
 
 
-def _own_reader(name: str) -> Callable[[], Main]:
+def _own_reader(module: str, name: str) -> Callable[[], Main]:
     def reader() -> Main:
-        from fuzzer import repositories
-
-        main: Main = getattr(repositories, name)
+        main: Main = getattr(import_module(f"fuzzer.{module}"), name)
         return main
 
     return reader
@@ -34,7 +33,9 @@ def _own_reader(name: str) -> Callable[[], Main]:
 
 COMMANDS: dict[str, Callable[[], Main]] = {
     "message": _server,
-    "editor": _own_reader("edited"),
-    "spec": _own_reader("specified"),
+    "editor": _own_reader("repositories", "edited"),
+    "spec": _own_reader("repositories", "specified"),
+    "dryrun": _own_reader("machine", "asked"),
+    "doctor": _own_reader("machine", "examined"),
 }
 """By reader, what reads its cases where that is not the command line."""

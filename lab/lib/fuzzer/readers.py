@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from fuzzer import doors, launches, others, repositories
+from fuzzer import doors, launches, machine, others, repositories
 from fuzzer.case import Case
 from fuzzer.launches import GOOD, Made
 from fuzzer.secrets import planted
@@ -26,7 +26,7 @@ def made(reader: str, seed: int, number: int, seeds: Seeds) -> Case:
 
 
 READERS: dict[str, tuple[int, Callable[[Random, Seeds], Made]]] = {
-    "shell": (20, launches.shell),
+    "shell": (18, launches.shell),
     "yaml": (10, launches.yaml),
     "words": (9, launches.words),
     "triage": (9, others.triage),
@@ -49,6 +49,8 @@ READERS: dict[str, tuple[int, Callable[[Random, Seeds], Made]]] = {
     "repository": (2, repositories.repository),
     "editor": (1, repositories.editor),
     "spec": (1, repositories.spec),
+    "dryrun": (1, machine.dryrun),
+    "doctor": (1, machine.doctor),
 }
 """Reader -> (its share of the inputs in percent, its maker)."""
 assert sum(share for share, _ in READERS.values()) == 100

@@ -65,7 +65,7 @@ class Watch:
         self.seen: list[str] = []
         self._folder = ""
         self._named: tuple[str, ...] = ()
-        self._cache = ""
+        self._cache = self._wheels = ""
         self._hooked = False
 
     @contextmanager
@@ -78,6 +78,7 @@ class Watch:
         self._folder = os.path.realpath(folder) + os.sep
         self._named = tuple({path + os.sep for word in words for path in _paths_in(word)})
         self._cache = os.path.realpath(cache_folder()) + os.sep
+        self._wheels = os.path.realpath(os.environ.get("HCP_UPSTREAM") or Path.home() / ".cache" / "hcp-upstream")
         before = set(sys.modules)
         # A module that is imported first in here is compiled, which is the interpreter's write and not the command's.
         writes_no_bytecode, sys.dont_write_bytecode = sys.dont_write_bytecode, True
@@ -133,7 +134,7 @@ class Watch:
             self._block(f"{what} {self._short(full)}")
         if inside and DECOY not in last:
             return
-        if what == "listed" and full in map(os.path.realpath, sys.path):  # an import looks there
+        if what == "listed" and full in (self._wheels, *map(os.path.realpath, sys.path)):  # an import looks there
             return
         if full == self._folder[:-1] or (full + os.sep).startswith(_OWN) or full == os.devnull:
             return

@@ -184,6 +184,8 @@ def warm_up(folder: Path, plan: Plan) -> None:
         "repository",
         "editor",
         "spec",
+        "dryrun",
+        "doctor",
     ):
         for number in range(3):
             examine(made(reader, plan.seed, number, gathered(plan.corpora)), folder)

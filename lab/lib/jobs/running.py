@@ -70,8 +70,12 @@ class FaultyJob(Job):
         return found
 
     def wait_for(self, steps: int) -> None:
-        pattern = re.compile("elapsed time|Training Progress")
-        self.slurm.wait_until(lambda: len(pattern.findall(self.train_logs())) >= steps, f"{steps} training steps")
+        def are_done() -> bool:
+            return len(re.findall("elapsed time|Training Progress", self.train_logs())) >= steps
+
+        what = f"{steps} training steps"
+        self.slurm.wait_until(lambda: are_done() or self.slurm.field(self.id, "JobState") in _ENDS[1:], what)
+        assert are_done(), f"the job ended before {what}: {self.log()[-1000:]}"
 
     def wait_for_phase(self) -> None:
         self.slurm.wait_until(lambda: (self.run / "health.txt").exists(), "the health checks")
@@ -98,6 +102,7 @@ def run_fault(fault: Fault, cluster: Cluster, folder: Path) -> dict[str, Any]:
         row["reason"] = "; ".join(verdict["reason"] for verdict in found)
     else:
         row |= _ended(fault, cluster, job)
+    assert row["first"] != "ray-start", f"this machine is too slow for Ray, which gives its start 30 s: {row['reason']}"
     tracker = job.checkpoints / "latest_checkpointed_iteration.txt"
     row["kept"] = int(tracker.read_text()) if tracker.is_file() else 0
     row["left"] = _left(cluster, job)

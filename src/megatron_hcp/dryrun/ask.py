@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from megatron_hcp.dryrun import conversations
 from megatron_hcp.dryrun.bridge_words import bridge_words
-from megatron_hcp.dryrun.models import made_config, write_cache
+from megatron_hcp.dryrun.models import write_cache
 from megatron_hcp.dryrun.ms_swift_words import ms_swift_words
 from megatron_hcp.dryrun.nemo_rl_words import nemo_rl_words
 from megatron_hcp.dryrun.program import framework_trees, program_of, trees_of
@@ -20,12 +20,11 @@ from megatron_hcp.dryrun.ranks import environment_of, ranks_of, sizes_of, world_
 from megatron_hcp.dryrun.sandbox import environment, sandbox
 from megatron_hcp.dryrun.slime_words import slime_words
 from megatron_hcp.dryrun.verl_words import verl_words
-from megatron_hcp.dryrun.words import MODEL, ProgramWords, Replaced, is_packed, words_of
+from megatron_hcp.dryrun.words import ProgramWords, is_packed, words_of
 from megatron_hcp.ground.child import Child, run_child
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.schema import Fields, Leaf, ListOf, MapOf, Shape, faults, is_number, one_of, whole
 from megatron_hcp.launch.fact import Launch, UpstreamTree
-from megatron_hcp.launch.hf_cache import cache_folder, is_cached
 
 STAGES = ("arguments", "groups", "model", "optimizer", "data", "forward", "backward")
 _LAST = {"ms-swift": "optimizer", "nemo-rl": "optimizer"}
@@ -144,7 +143,9 @@ def dry_run(launch: Launch, ask: HowToRun) -> DryRun:
             seq_length = launch.facts["seq_length"].value if "seq_length" in launch.facts else None
             conversations.write(folder, seq_length or _SEQ_LENGTH)
         limits = sandbox(folder, *request["roots"])
-        given = environment(folder, _models(launch, words, folder))
+        reads_models = launch.dialect not in ("mlm", "slime")
+        models = {"HF_HUB_CACHE": write_cache(folder, words.words)} if reads_models else {}
+        given = environment(folder, models)
         command = [*limits.words, *given, sys.executable, "-B", "-m", "megatron_hcp.pretend"]
         timeout = _IMPORTS_S + ask.seconds * len(ranks)
         child = run_child(command, input=json.dumps(request), timeout_s=timeout, folder=folder)
@@ -208,29 +209,12 @@ def program_words(launch: Launch) -> ProgramWords:
     if launch.dialect == "slime":
         return slime_words(launch, world_of(launch)[0])
     if launch.dialect == "verl":
-        return _with_sizes(launch, verl_words(launch))
+        return verl_words(launch)
     if launch.dialect == "ms-swift":
-        return _with_sizes(launch, ms_swift_words(launch))
+        return ms_swift_words(launch)
     if launch.dialect == "nemo-rl":
-        return _with_sizes(launch, nemo_rl_words(launch))
+        return nemo_rl_words(launch)
     return bridge_words(launch) if launch.dialect == "bridge" else words_of(launch)
-
-
-def _with_sizes(launch: Launch, words: ProgramWords) -> ProgramWords:
-    """The words, and that the config.json of a public model is made where the cache hasn't it."""
-    stands_for = next((word.partition("=")[2] for row in words.replaced if row.what == MODEL for word in row.now), "")
-    name = stands_for or str(launch.facts["model_name"].value if "model_name" in launch.facts else "")
-    if is_cached(name) or made_config(name) is None:
-        return words
-    row = Replaced(MODEL, (f"{name}/config.json",), ("its known sizes",))
-    return words._replace(replaced=(*words.replaced, row), made=name)
-
-
-def _models(launch: Launch, words: ProgramWords, folder: str) -> dict[str, str]:
-    """The cache in which a framework finds its model's config.json: the user's, or one made of that file alone."""
-    if launch.dialect not in ("bridge", "verl", "ms-swift", "nemo-rl"):
-        return {}
-    return {"HF_HUB_CACHE": write_cache(folder, words.made) if words.made else cache_folder()}
 
 
 def outcome_of(rank: int, role: str, child: Child) -> RankRun:

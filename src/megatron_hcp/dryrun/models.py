@@ -5,18 +5,22 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
-from megatron_hcp.launch.facts.known_models import fields_of, names_of_models
-from megatron_hcp.launch.hf_cache import is_cached, is_model_name
-from megatron_hcp.launch.model_config import public_config
+from megatron_hcp.ground.asked import is_folder
+from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.launch.facts.known_models import fields_of, names_of_models, without_stage
+from megatron_hcp.launch.hf_cache import cache_folder, is_cached, is_model_name
+from megatron_hcp.launch.model_config import model_values, public_config
 
 _FAMILIES = (
     (re.compile(r"Qwen/Qwen2(\.5)?(-Math)?-\d"), "Qwen2ForCausalLM", "qwen2"),
+    (re.compile(r"(google|LLM-Research)/gemma-2-"), "Gemma2ForCausalLM", "gemma2"),
     (re.compile(r"Qwen/Qwen3-\d+(\.\d+)?B(?!-A)"), "Qwen3ForCausalLM", "qwen3"),
     (re.compile(r"Qwen/Qwen3-\d+B-A\d"), "Qwen3MoeForCausalLM", "qwen3_moe"),
-    (re.compile(r"meta-llama/(Meta-)?Llama-[23]"), "LlamaForCausalLM", "llama"),
+    (re.compile(r"(meta-llama|LLM-Research)/(Meta-)?Llama-[23]"), "LlamaForCausalLM", "llama"),
     (
         re.compile(r"moonshotai/Moonlight-|deepseek-ai/DeepSeek-(V3(-Base)?|R1)\Z"),
         "DeepseekV3ForCausalLM",
@@ -28,7 +32,8 @@ _FAMILIES = (
 _LARGEST_TIED = 3072
 """Of these families the dense models up to this hidden size tie their embeddings, as their config.json says."""
 _NAME_EXPERTS_ROUTED = ("deepseek_v3", "glm4_moe")
-_REVISION = "made-from-sizes"
+_REVISION = "main"
+_NAME = re.compile(r"[\w.-]{1,90}/[\w.-]{1,90}")
 
 
 def public_name(path: str) -> str:
@@ -69,14 +74,43 @@ def _routed(config: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def write_cache(folder: str, name: str) -> str:
-    """A cache of Hugging Face in a new folder that has the model's config.json as `made_config` makes it; its path."""
-    hub = os.path.join(folder, "hub")
-    model = os.path.join(hub, f"models--{name.replace('/', '--')}")
-    files = {"refs/main": _REVISION, f"snapshots/{_REVISION}/config.json": json.dumps(made_config(name))}
-    for path, text in files.items():
-        file = os.path.join(model, path)
-        os.makedirs(os.path.dirname(file))
-        with open(file, "w", encoding="utf-8") as out:
-            out.write(text)
+def write_cache(folder: str, words: Iterable[str]) -> str:
+    """A cache of Hugging Face in a new folder: links to the user's, and what is made for known models that it lacks.
+
+    Args:
+        words: what the program gets; a recipe names its model in code, so all models of the table are there too.
+
+    Returns:
+        its path. What is no link in it is made, and the run's record notices that it is opened.
+    """
+    hub, real = os.path.join(folder, "hub"), cache_folder()
+    os.mkdir(hub)
+    entries = sorted(os.listdir(real)) if is_folder(real) else []
+    cached = [entry[8:].replace("--", "/", 1) for entry in entries if entry.startswith("models--")]
+    for entry in entries:
+        os.symlink(os.path.join(os.path.abspath(real), entry), os.path.join(hub, entry))
+    for name in {*names_of_models(), *_NAME.findall(" ".join(words))}:
+        model = os.path.join(hub, f"models--{name.replace('/', '--')}")
+        if os.path.lexists(model) or not (text := _stands_for(name, cached)):
+            continue
+        files = {"refs/main": _REVISION, f"snapshots/{_REVISION}/config.json": text}
+        for path, text in files.items():
+            file = os.path.join(model, path)
+            os.makedirs(os.path.dirname(file))
+            with open(file, "w", encoding="utf-8") as out:
+                out.write(text)
     return hub
+
+
+def _stands_for(name: str, cached: Iterable[str]) -> str:
+    """A config.json made of a model's sizes, or that of another stage of it in the cache; "" if there is none."""
+    if made := made_config(name):
+        return json.dumps(made)
+    stage = without_stage(name)
+    with suppress(HcpError):
+        for other in cached:
+            if without_stage(other) == stage:
+                found = model_values(other)[1]
+                found.pop("quantization_config", None)  # of its stored weights
+                return json.dumps(found)
+    return ""

@@ -86,6 +86,13 @@ def _numbers(text: str, world: int) -> tuple[int, ...]:
     return tuple(dict.fromkeys(numbers))
 
 
+_THE_RUNS = frozenset("HOME TMPDIR PATH PYTHONPATH LD_LIBRARY_PATH HF_HOME HF_HUB_CACHE TRITON_CACHE_DIR".split())
+"""Variables of the run's own: what the launch sets of them names places that are not here, or can't be written."""
+
+
 def environment_of(facts: Mapping[str, object]) -> dict[str, str]:
     """The variables that the launch sets."""
-    return {name.removeprefix("env."): str(value) for name, value in facts.items() if name.startswith("env.") and value}
+    found = {
+        name.removeprefix("env."): str(value) for name, value in facts.items() if name.startswith("env.") and value
+    }
+    return {name: value for name, value in found.items() if name not in _THE_RUNS}

@@ -45,15 +45,11 @@ class Replaced(NamedTuple):
 
 
 class ProgramWords(NamedTuple):
-    """What upstream's program gets, what of it isn't the launch's own, and words whose values only the job knows.
-
-    `made`: the public model whose config.json is made from the sizes that hcp knows; "" where none is.
-    """
+    """What upstream's program gets, what of it isn't the launch's own, and words whose values only the job knows."""
 
     words: tuple[str, ...]
     replaced: tuple[Replaced, ...]
     not_known: tuple[str, ...] = ()
-    made: str = ""
 
     @property
     def not_the_launchs(self) -> tuple[str, ...]:

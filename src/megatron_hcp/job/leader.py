@@ -41,9 +41,8 @@ class Leader(Supervisor):
         self.attempt = JobAttempt(spec, task, self.folder, place, begun=time.monotonic())
         self.lock = CheckpointLock(place.checkpoints, task.job) if place.checkpoints is not None else None
         self.driver: JobProgram | None = None
-        self._is_locked = self._has_said_end = False
+        self._is_locked = self._has_said_end = self._has_said_ray = False
         self._renewed = 0.0
-        self._ray_ended: tuple[int | None, ...] = ()
 
     def run(self) -> int:
         """The exit code of the job."""
@@ -178,9 +177,10 @@ class Leader(Supervisor):
                 program.close()
             note = end_note(self.task.number, self.task.node, code, oom_kills() > self._oom)
             self.folder.add_line("ends", self.task.node_index, note)
-        if self.driver is not None and self.program is not None and self.program.code() not in (None, *self._ray_ended):
-            self._ray_ended = (self.program.code(),)
-            self.say_end(self.program.code() or 0)
+        ray = self.program.code() if self.driver is not None and self.program is not None else None
+        if ray is not None and not self._has_said_ray:
+            self._has_said_ray = True
+            self.say_end(ray)
 
     def _start_driver(self) -> None:
         """Starts the program that drives Ray's workers, once Ray runs on every node.
@@ -191,6 +191,8 @@ class Leader(Supervisor):
 
         def is_up() -> bool:
             self.still()
+            if self.program is None or self.program.code() is not None:  # the head: no other task speaks for it
+                self.say_end(self.program_ended())
             if any(end.what == "ray" for end in read_ends(self.folder.lines("ends"))):
                 return True
             with suppress(OSError):
@@ -203,8 +205,9 @@ class Leader(Supervisor):
         in_time = wait_until(is_up, _RAY_S, 2.0)
         dead = [end for end in read_ends(self.folder.lines("ends")) if end.what == "ray"]
         if dead:
-            raise StoppedError(f"Ray on {dead[0].node} exited with {dead[0].code}; see its ray log")
-        if not in_time or self.program is None or self.program.code() is not None:
+            why = self.attempt.cause_of_first_failure().removeprefix(f"on {dead[0].node}: ")
+            raise StoppedError(f"Ray on {dead[0].node} exited with {dead[0].code}: {why}".rstrip(": "))
+        if not in_time:
             raise StoppedError("Ray did not start on every node; see the ray logs")
         self.driver = self.launch(self.words.training(), self.folder.log_file("train", self.task.node_index))
 

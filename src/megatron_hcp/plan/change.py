@@ -14,7 +14,7 @@ from megatron_hcp.plan.memory import may_fit
 from megatron_hcp.plan.model import PlanModel
 from megatron_hcp.plan.search import Search, search
 from megatron_hcp.plan.space import Fixed, divisors, parts_of
-from megatron_hcp.plan.time.step import step_time
+from megatron_hcp.plan.time.step import step_time, uncovered
 
 MOST_GPUS, MOST_FACTOR = 1 << 20, 1024
 """GPUs that are tried where nothing fits, and how many times those that were asked for."""
@@ -82,11 +82,13 @@ def remedy(model: PlanModel, job: PlanJob, rates: Rates, fixed: Fixed) -> Remedy
 def _search(model: PlanModel, job: PlanJob, rates: Rates, fixed: Fixed) -> Found:
     """The best of the layouts that measured steps cover, and whether any is legal.
 
-    Nothing, without a search, where the weights alone are more than the memory of all GPUs.
+    Nothing, without a search, where the weights alone are more than the memory of all GPUs; and none is searched where
+    what is fixed is beyond all measured steps.
     """
     if not may_fit(model, job):
         return Found()
-    found = Search(model, job, rates, fixed, whole=False).run(1)
+    given = Layout(ep=fixed.get("ep", model.sizes.experts), etp=fixed.get("etp", 1))
+    found = Found() if uncovered(model, given) else Search(model, job, rates, fixed, whole=False).run(1)
     found.legal = found.legal or Search(model, job, rates, fixed, covered=False).is_any_legal()
     return found
 

@@ -107,7 +107,7 @@ class Space:
         """TP, and CP with its type and level sizes: what attention sees."""
         world = self.job.world_size
         for tp in self._values("tp", tuple(size for size in divisors(world) if size <= MOST_TP)):
-            if world % tp:
+            if world % tp or all(world % (ep * etp) for ep, etp in self.experts(Layout(tp=tp))):
                 continue
             for cp in self._values("cp", divisors(world // tp)):
                 # A length that the ranks do not share is wrong with every type of CP, and every size of its levels.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable
 from types import FrameType
@@ -26,6 +27,8 @@ class Record:
         """Functions that were given what other ranks sent: this rank's own values."""
         self.is_model_read = False
         """Whether a model's config.json was opened: before that, nothing of a model takes part."""
+        self.is_model_made = False
+        """Whether one that was opened is made, or its class: then the model is not wholly the launch's."""
 
     def start(self, roots: Iterable[str]) -> None:
         self.roots = tuple(root.rstrip("/") + "/" for root in roots)
@@ -34,8 +37,12 @@ class Record:
         """Notices from here on that a model's config.json is opened in the cache."""
 
         def opened(event: str, args: tuple[object, ...]) -> None:
-            if event == "open" and cache and str(args[0]).startswith(cache) and str(args[0]).endswith("config.json"):
+            file = str(args[0]) if event == "open" and cache else ""
+            if file.startswith(cache) and file.endswith("config.json"):
                 self.is_model_read = True
+                if os.path.realpath(file).startswith(os.path.realpath(cache)):  # the user's are links
+                    self.is_model_made = True
+                    self.used(f"{file[len(cache) :].split('/')[1]}/config.json")
 
         sys.addaudithook(opened)
 

@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 
 from megatron_hcp.pretend.record import RECORD, UpstreamPlace
 from megatron_hcp.pretend.stages import PROGRESS
-from megatron_hcp.pretend.stand_ins import tensors
+from megatron_hcp.pretend.stand_ins import packages, tensors
 
 _OURS = str(Path(__file__).resolve().parents[1]) + "/"
 _OF_THE_RUN = (str(Path(__file__).with_name("run.py")), str(Path(__file__).with_name("stages.py")))
 """What starts and watches the program, and pretends nothing."""
-_PASSES_THROUGH = (tensors.__file__, tensors.real_call.__name__)
-"""The frame below which an exception is torch's own."""
+_PASSES_THROUGH = {(module.__file__, module.real_call.__name__) for module in (packages, tensors)}
+"""The frames below which an exception is torch's own, or a package's."""
 _PACKAGES = ("megatron_hcp.pretend.stand_ins", "megatron_hcp.proofs.te_cpu")
 _PROGRAMS = {str(path) for path in Path(__file__).parent.glob("*program.py")}
 _MAX_MESSAGE = 600
@@ -104,7 +104,8 @@ def _missing(error: BaseException, stated: OfTheLaunch) -> str:
         return f"a package that adds the option {option}"
     if not stated.world and (PROGRESS.stage == "groups" or re.search(_OF_THE_WORLD, text)):
         return "the number of ranks, which the launch doesn't state"
-    if not stated.model and RECORD.is_model_read and not _is_hydras(error) and not _is_of_the_layout(error):
+    is_made = RECORD.is_model_made or (RECORD.is_model_read and not stated.model)
+    if is_made and not _is_hydras(error) and not _is_of_the_layout(error):
         return "the model's own config.json: a public model of its name, or known sizes, stand for it"
     if variable := next((name for name in _VARIABLE.findall(text) if name not in stated.variables), ""):
         return f"the environment variable {variable}, which the launch doesn't set"
@@ -166,6 +167,8 @@ def _not_upstreams(error: BaseException) -> str:
     """Why else this exception doesn't count as upstream's; "" if it does."""
     codes = _codes(error)
     if isinstance(error, ImportError):
+        if lacks := re.match(r"cannot import name '(\w+)' from '([\w.]+)'", str(error)):
+            return f"a release of {lacks[2]} that has {lacks[1]}"
         return f"the package {error.name}" if error.name else f"a package: {' '.join(str(error).split())[:200]}"
     if isinstance(error, MemoryError):
         return "memory of this machine, within the run's limit"
@@ -253,7 +256,7 @@ def stand_in_below_upstream(codes: list[tuple[str, str]]) -> str:
         codes: (file, function) of each frame, the outermost first.
     """
     for file, function in reversed(codes):
-        if (file, function) == _PASSES_THROUGH or RECORD.is_upstream(file):
+        if (file, function) in _PASSES_THROUGH or RECORD.is_upstream(file):
             return ""
         if file.startswith(_OURS) and file not in _OF_THE_RUN:
             return f"a stand-in, {file[len(_OURS) :].removesuffix('.py')}"

@@ -10,21 +10,8 @@ from megatron_hcp.rules.cp.view import BLACKWELL
 MEGATRON = ("mlm", "bridge", "bridge-provider")
 """Dialects whose framework needs CUDA_DEVICE_MAX_CONNECTIONS from the job; verl sets it itself."""
 _RESERVED = (
-    "MASTER_ADDR",
-    "MASTER_PORT",
-    "RANK",
-    "WORLD_SIZE",
-    "LOCAL_RANK",
-    "VIRTUAL_ENV",
-    "PATH",
-    "BASH_ENV",
-    "ENV",
-    "IFS",
-    "SHELLOPTS",
-    "BASHOPTS",
+    "MASTER_ADDR MASTER_PORT RANK WORLD_SIZE LOCAL_RANK VIRTUAL_ENV PATH BASH_ENV ENV IFS SHELLOPTS BASHOPTS".split()
 )
-
-
 _IN_ORDER = "Before Blackwell, TP and CP overlap rely on kernels starting in launch order."
 ASSUMED_ARCH = "arch is not stated: 1 is what TP and CP overlap need before Blackwell, and is not needed from it on."
 """Why CUDA_DEVICE_MAX_CONNECTIONS has its value, where the launch does not say on which GPUs it runs."""

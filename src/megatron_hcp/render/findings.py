@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import posixpath
+
 from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.ground.visible import visible
 from megatron_hcp.judge.engine import check_launch
 from megatron_hcp.judge.report import Finding, Undecided
 from megatron_hcp.launch.build import build_launch
@@ -33,7 +36,8 @@ def findings_in(launch: Launch, script: str) -> tuple[list[Finding], list[Undeci
 
 def notes_on(job: Job, target: Target) -> list[str]:
     """What the job presumes because nothing states it."""
-    notes = []
+    name = posixpath.basename(job.program[-1]) if job.program else ""
+    notes = [f"note: {visible(name)} seems not to train: then no verdict can say completed"] * ("inference" in name)
     if any(variable.why == ASSUMED_ARCH for variable in job.environment):
         notes.append(f"note: CUDA_DEVICE_MAX_CONNECTIONS=1: {ASSUMED_ARCH}")
     if target.is_slurm_script and job.site["time"] is None and not job.site["in_allocation"]:

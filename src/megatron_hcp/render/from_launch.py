@@ -74,7 +74,7 @@ def stated_by(launch: Launch, in_pods: bool = False) -> Stated:
         reader.launcher()
         take_environment(launch, reader)
         take_commands(launch, reader)
-    name = only_start(launch) or reader.start
+    name = only_start(launch) or reader.start or reader.start_of_mpi()
     start = name if name in STARTS else None
     return Stated(start, reader.site, reader.origins, tuple(reader.words))
 

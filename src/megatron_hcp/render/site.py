@@ -80,7 +80,7 @@ KEYS: tuple[SiteKey, ...] = (
         "check of every node before training: nvidia-smi, dcgm, nvrx, primus, or a command; exit code 0 means fit, "
         "126 and 127 not run, any other code excludes the node",
     ),
-    SiteKey("stall", "size", "minutes without training output after which the job counts as hung"),
+    SiteKey("stall", "size", "minutes without a finished iteration after which the job counts as hung"),
     SiteKey("in_allocation", "bool", "write a script to run with bash inside salloc, instead of one for sbatch", False),
     SiteKey("max_restarts", "count", "torchrun: restarts within the job", 0),
     SiteKey("ft_timeouts", "timeouts", "ft_launcher: seconds per section", "setup:1800,step:900,checkpointing:1800"),

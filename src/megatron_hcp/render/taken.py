@@ -85,3 +85,13 @@ class Taken:
         """What starts the ranks, as the launch says."""
         fact = self.launch.facts.get("start")
         return fact.value if fact is not None and fact.origin == "launch" else None
+
+    def start_of_mpi(self) -> str | None:
+        """mpirun starts each rank itself, as srun does, and `hcp job run` sets the ranks' variables either way."""
+        ranks, nodes, gpus = self.launch.facts.get("world_size"), self.site.get("nodes"), self.site.get("gpus_per_node")
+        is_other = ranks is not None and nodes and gpus and ranks.value != nodes * gpus
+        if is_other or not self.launch.unknown.get("start", "").startswith("started by mpi"):
+            return None
+        became = "srun starts the ranks; a program that uses MPI itself needs Slurm's: --srun=--mpi=pmix"
+        self.change("mpirun", self.where(None), became)
+        return "srun"

@@ -116,7 +116,11 @@ def _steps(part: RenderedPart) -> list[str]:
 
 
 def _claims(part: RenderedPart) -> list[str]:
-    rows = ((claim.text, ", ".join(claim.proved_by)) for claim in part.of_card().claims)
+    # The card names the tests, which only a checkout has.
+    rows = []
+    for claim in part.of_card().claims:
+        proofs = dict.fromkeys("a test" if proof.startswith("test:") else proof for proof in claim.proved_by)
+        rows.append((claim.text, ", ".join(proofs)))
     return table(("claim", "proved by"), rows)
 
 

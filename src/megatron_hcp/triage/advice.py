@@ -8,7 +8,7 @@ from megatron_hcp.triage.collective.arrivals import ranges_text
 from megatron_hcp.triage.exit_codes import BUS_ERROR, CRASHED, ILLEGAL, INTERRUPTED, REFUSED
 from megatron_hcp.triage.failure import Failure
 from megatron_hcp.triage.remedy.memory import MEMORY, why_full
-from megatron_hcp.triage.remedy.raised import came_too_late, correction_of, is_of_program, is_of_slurm
+from megatron_hcp.triage.remedy.raised import came_too_late, is_of_program, is_of_slurm, why_again
 
 Action = Literal["stop", "restart", "restart-without-node"]
 
@@ -54,9 +54,9 @@ def advise(attempts: tuple[Attempt, ...]) -> Advice | None:
     failure, steps = attempts[-1].failure, attempts[-1].steps
     if failure.is_from_outside:
         return Advice("restart", _from_outside(failure, steps))
-    correction, again = correction_of(failure, steps), failure.signature.again
-    if correction:
-        return Advice("stop", f"the same launch would fail the same way: {correction.why}")
+    why, again = why_again(failure, steps), failure.signature.again
+    if why:
+        return Advice("stop", f"the same launch would fail the same way: {why}")
     if (earlier := _left_behind(attempts)) is not None:
         return Advice("stop", f"it was started again in place; mend why it failed before: {earlier.cause[:200]}")
     if again == "same":

@@ -13,7 +13,7 @@ from megatron_hcp.triage.exit_codes import ABORTED, KILLED, ProcessEnd, exit_cod
 from megatron_hcp.triage.inputs.log_name import LogKind, Name
 from megatron_hcp.triage.line import NOBODY, Line, When, Writer, last_time, weight, without_figures
 from megatron_hcp.triage.raised.survived import RAISED, goes_on, is_of_thread, was_logged
-from megatron_hcp.triage.raised.tracebacks import frames_above, raised_at, time_around
+from megatron_hcp.triage.raised.tracebacks import Frame, at_text, frames_above, text_after, time_around
 from megatron_hcp.triage.ranks.spread import RankSpread
 from megatron_hcp.triage.scan import Hit
 from megatron_hcp.triage.signatures.exceptions import CUT, UNKNOWN
@@ -43,6 +43,10 @@ class Event(NamedTuple):
     ended: ProcessEnd = ProcessEnd()
     around: When | None = None
     """The time of a line that states none, where lines of the same rank fix it."""
+    frames: tuple[Frame, ...] = ()
+    """Of the traceback of an exception, the innermost first."""
+    more: str = ""
+    """What an exception's text goes on with, in the lines below."""
 
     @property
     def is_of_a_shell(self) -> bool:
@@ -81,7 +85,8 @@ class FileEvents:
     ends: list[Event] = field(default_factory=list)
     """What launchers say about processes that ended."""
     last_words: list[Event] = field(default_factory=list)  # of a process that ended by itself, or of a rank's own log
-    left: Event | None = None  # the last line of a rank's own log, where it says that the rank was done
+    last: Event | None = None  # the last line of the log
+    left: Event | None = None  # that line, where it says that its process was done
     cut: dict[Writer, Event] = field(default_factory=dict)
     """By who wrote it, the last line of a traceback that breaks off."""
     lost: set[int] = field(default_factory=set)
@@ -246,14 +251,21 @@ class FileEvents:
         earlier = self.pending.setdefault(event.role, event)
         if signature.id in _INSTEAD_OF.get(earlier.signature.id, ()):
             self.pending[event.role] = earlier = event
-        if earlier is event and (signature.role == "general" or signature.id in _WHERE):
-            frames = frames_above(hit.before(), line) if signature.id in _WHERE else ""
-            at = raised_at(hit.before(), line)
-            self.pending[event.role] = event._replace(groups={**groups, "at": at, "frames": frames})
+        if earlier is event and signature.role in RAISED:
+            self.pending[event.role] = _explained(event, hit, line)
         elif is_rerun and earlier.signature is signature:
             self.pending[event.role] = event  # the program was started again, into the same log
         elif is_further and len(self.further) < _MOST_FURTHER:
-            self.further.append(event._replace(groups={"at": raised_at(hit.before(), line), **groups}))
+            self.further.append(_explained(event, hit, line))
+
+
+def _explained(event: Event, hit: Hit, line: Line) -> Event:
+    """An exception with its traceback, and with the lines in which its text goes on."""
+    frames = frames_above(hit.before(), line)
+    if not frames:
+        return event
+    groups = {"at": at_text(frames), **event.groups}
+    return event._replace(groups=groups, frames=frames, more=text_after(hit, line))
 
 
 _LAST_WORDS: frozenset[Role] = frozenset(("end", "stall"))
@@ -279,7 +291,6 @@ _INSTEAD_OF = {
 }
 """By signature, those of the same role that say more, and take its place."""
 _MOST_FURTHER = 50
-_WHERE = ("gpu-memory",)  # causes whose phase tells what to do
 _ENDING = ("step-aborted", "cancelled")
 """Signatures of Slurm's word that it ends a step: it kills what doesn't end by itself."""
 _OUTLIVED: tuple[Role, ...] = ("general", "unknown")

@@ -16,6 +16,7 @@ from megatron_hcp.triage.logged_job import LoggedJob
 from megatron_hcp.triage.names import node_name
 from megatron_hcp.triage.number import whole
 from megatron_hcp.triage.raised.survived import RAISED
+from megatron_hcp.triage.raised.tracebacks import Frame
 from megatron_hcp.triage.ranks.ended_first import Said
 from megatron_hcp.triage.ranks.place import are_tasks_ranks, place_of
 from megatron_hcp.triage.selection import first_event
@@ -63,8 +64,10 @@ class Failure:
     """The collective that timed out, and who did not arrive."""
     task: int | None = None
     """Of a job array: which of its tasks failed."""
-    frames: str = ""
-    """Of GPU memory that ran out: the frames of its traceback, the innermost first, each on a line."""
+    frames: tuple[Frame, ...] = ()
+    """Of its traceback, the innermost first."""
+    more: str = ""
+    """What the exception's text goes on with, in the lines below."""
 
     @property
     def is_from_outside(self) -> bool:
@@ -147,7 +150,8 @@ def _failure(entry: FileEvents, event: Event, job: LoggedJob, others: Sequence[S
         tuple(sorted(entry.spread.of(event.signature.id, event.line))),
         entry.step,
         task=entry.name.task,
-        frames=event.groups.get("frames", ""),
+        frames=event.frames,
+        more=said_text(event.more),
     )
 
 

@@ -256,7 +256,7 @@ class LineReader:
         if may_be_outlived(hit, line, row.role):
             self.entry.add_unknown(line, hit, file)
             return
-        if row.id == "preempted" and self.job.ends.get(self.job.attempt) in ("failed", "stopped"):
+        if row.id == "preempted" and self.job.ends.get(self.job.attempt) in ("failed", "stopped", "ended-early"):
             return  # the job had ended already, and asked to be started again itself
         groups = {name: value or "" for name, value in match.groupdict().items()}
         own, line = line, of_rank(hit, line) if row.role in _SPOKEN else line

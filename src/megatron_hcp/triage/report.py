@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from megatron_hcp.triage.advice import Attempt, came_back, is_first_collective
@@ -14,7 +16,8 @@ from megatron_hcp.triage.exit_codes import step_of_code
 from megatron_hcp.triage.failure import Failure
 from megatron_hcp.triage.line import When
 from megatron_hcp.triage.remedy.memory import MEMORY, memory_steps
-from megatron_hcp.triage.remedy.raised import correction_of
+from megatron_hcp.triage.remedy.raised import changes
+from megatron_hcp.triage.signatures.row import said_text
 from megatron_hcp.triage.unclear import UNCLEAR
 
 _CP_NEXT = {
@@ -191,12 +194,12 @@ def next_steps(failure: Failure, diagnosis: Diagnosis, launch: str | None) -> li
     done = diagnosis.attempts[-1].steps
     if is_first_collective(failure, done):
         steps.append(_NETWORK)
-    correction = correction_of(failure, done)
-    known = [correction.step if correction else "", step_of_code(failure.exit_code) if failure.kind == "report" else ""]
-    for step in (*filter(None, known), *_own_steps(failure, done)):
+    by_code = step_of_code(failure.exit_code) if failure.kind == "report" else ""
+    found = [*changes(failure), *((step, {}) for step in (by_code, *_own_steps(failure, done)) if step)]
+    for step, evidence in found:
         if diagnosis.dumps and "TORCH_FR_BUFFER_SIZE" in step:
             continue
-        filled = _filled(_unpassed(step, diagnosis), diagnosis, launch, failure)
+        filled = _filled(_unpassed(step, diagnosis), diagnosis, launch, failure, evidence)
         named = re.findall(r"\b(?:explain|--select) ([A-Z]+\d+)\b", filled or "")
         # An entry of the catalogue that no launch can decide: there is nothing to run.
         if filled and all(rule in BY_ID for rule in named):
@@ -236,19 +239,26 @@ def _unpassed(step: str, diagnosis: Diagnosis) -> str:
     return step.replace(chosen[1], ",".join(left)) if left else ""
 
 
-def _filled(step: str, diagnosis: Diagnosis, launch: str | None, failure: Failure | None = None) -> str | None:
-    """A step with what is known about the job, each value as one word for a shell; None where its rule is not known."""
+def _filled(
+    step: str,
+    diagnosis: Diagnosis,
+    launch: str | None,
+    failure: Failure | None = None,
+    evidence: Mapping[str, str] = MappingProxyType({}),
+) -> str | None:
+    """A step with what is known about the job, each value as one word for a shell, and with what the failure's own
+    lines say, in one pass: what a log says is never a place to fill. None where its rule is not known."""
     known = {
         "job": diagnosis.job.id or "JOBID",
         "node": (failure.node if failure else None) or "NODE",
         "launch": (_word(launch) if launch else None) or "LAUNCH",
         "rule": rule_of(failure) if failure else None,
         "memory": " or ".join(words for name, words in _SAVINGS.items() if name not in diagnosis.plan.saves),
-    }
-    names = re.findall(r"{([a-z]+)}", step)
-    if any(not known[name] for name in names):
+    } | {name: said_text(text) for name, text in evidence.items()}
+    names = re.findall(r"{([a-z]+\d?)}", step)
+    if any(not known[name] for name in names if name not in evidence):
         return None
-    return re.sub(r"{([a-z]+)}", lambda place: known[place[1]] or "", step)
+    return re.sub(r"{([a-z]+\d?)}", lambda place: known[place[1]] or "", step)
 
 
 def cp_next(diagnosis: Diagnosis, launch: str | None) -> list[str]:

@@ -20,6 +20,7 @@ from megatron_hcp.triage.ranks.ended_first import HAPPENED, Said, awaited, ended
 from megatron_hcp.triage.ranks.last_words import told_why, words_of
 from megatron_hcp.triage.ranks.left_early import left_early
 from megatron_hcp.triage.ranks.place import place_of
+from megatron_hcp.triage.ranks.quiet import quiet_one
 from megatron_hcp.triage.signatures.environment import CONDA
 from megatron_hcp.triage.signatures.row import Role
 
@@ -133,7 +134,8 @@ def first_event(
     if first[1].role == "effect":  # Ray saw the end that others only felt
         first = next((item for item in candidates if item[1].signature.id == "ray-worker-died"), first)
     if first[1].role in ("origin", "effect"):
-        first = left_early(parts) or told_why(parts) or first
+        first = left_early(parts) or quiet_one(parts, first) or told_why(parts) or first
+    first = _interrupted(first, candidates) or first
     if first[1].role in ("report", "echo"):
         first = words_of(parts, first[1]) or first
     return first, candidates
@@ -202,6 +204,17 @@ def _killed_for(first: Said, candidates: Sequence[Said]) -> Said | None:
         return None
     said = next((item for item in candidates if item[1].signature.id == _MEMORY), None)
     return None if said is None else (said[0], said[1]._replace(ended=event.ended))
+
+
+def _interrupted(first: Said, candidates: Sequence[Said]) -> Said | None:
+    """The interrupt (Ctrl-C) of a log, where the only words on lost peers stand below one in their own logs."""
+    if first[1].role not in ("origin", "effect"):
+        return None
+    said = [item for item in candidates if item[1].signature.id == "interrupted"]
+    above = {event.file: event.offset for _, event in said}
+    lost = [event for _, event in candidates if event.role in ("origin", "effect")]
+    is_below = all(above.get(event.file, event.offset) < event.offset for event in lost)
+    return min(said, key=_order) if said and lost and is_below else None
 
 
 _MEMORY = "host-memory"

@@ -129,6 +129,9 @@ MEGATRON_LM = UpstreamRoots(
             "config = core_transformer_config_from_args(args)",
             f"if {_NO_OTHER_LAYERS}",
             " do layers(config, args.transformer_impl)",
+            # BERT's builder takes the word for megatron-core's own layers; GPT's can't import it, T5's reads no spec.
+            "if args.spec == ['local'] and args.decoder_seq_length is None",
+            " do layers(config, 'local')",
             "if args.skip_train",
             " return",
             "do get_megatron_optimizer_config.config(args)",

@@ -1,8 +1,9 @@
 """The tables of upstream's validators: one file for each upstream, each unit woven of all releases.
 
 A file begins with a line for each release: its name, how many guards it has, how many of them could not be read, and
-for Megatron-Bridge the release of Megatron-LM whose table has the units that are not in this one. A
-line `@UNIT` heads the text of a unit. In it a line `=MASK` says which releases have the lines below it: bit N is the
+for Megatron-Bridge the nearest release of Megatron-LM. The units of the commit of Megatron-LM that Bridge's release
+pins are in Megatron-LM's table, as those of a release `megatron-bridge/NAME`: nobody states that one. A line `@UNIT`
+heads the text of a unit. In it a line `=MASK` says which releases have the lines below it: bit N is the
 Nth release of the file. The lines of one release, in order, are its unit's text. Written by lab/validators.py.
 """
 
@@ -66,12 +67,16 @@ def program_of_release(repo: str, release: str) -> StartProgram | None:
     table = table_of(repo)
     for place, (name, guards, unreadable, pinned) in enumerate(table.releases):
         if name == release:
-            return StartProgram(repo, release, _finder(table, 1 << place, pinned), "start", guards, unreadable)
+            below = program_of_release("megatron-lm", _pinned_by(repo, release)) if pinned else None
+            return StartProgram(repo, release, _finder(table, 1 << place, below), "start", guards, unreadable)
     return None
 
 
-def _finder(table: Table, bit: int, pinned: str) -> Callable[[str], Unit | None]:
-    below = program_of_release("megatron-lm", pinned) if pinned else None
+def _pinned_by(repo: str, release: str) -> str:
+    return f"{repo}/{release}"
+
+
+def _finder(table: Table, bit: int, below: StartProgram | None) -> Callable[[str], Unit | None]:
 
     def find(name: str) -> Unit | None:
         text = table.units.get(name)
@@ -85,9 +90,11 @@ def guards_of(repo: str) -> dict[Guard, tuple[str, ...]]:
     """Every guard in the tables of a repository, and the releases that have it, oldest first."""
     found: dict[Guard, tuple[str, ...]] = {}
     table = table_of(repo)
+    pins = any(pinned for *_, pinned in table.releases)
+    names = dict.fromkeys((*table.units, *(table_of("megatron-lm").units if pins else ())))
     for release in releases_of(repo):
         program = program_of_release(repo, release)
-        for unit in filter(None, map(program.find, table.units) if program else ()):
+        for unit in filter(None, map(program.find, names) if program else ()):
             for line in unit.guards if unit.kind == "def" else ():
                 guard = guard_of(repo, unit, line)
                 found[guard] = (*found.get(guard, ()), release)
@@ -101,7 +108,7 @@ def repositories() -> tuple[str, ...]:
 
 def releases_of(repo: str) -> tuple[str, ...]:
     """The releases and branches in the tables of a repository, oldest first."""
-    return tuple(name for name, *_ in table_of(repo).releases)
+    return tuple(name for name, *_ in table_of(repo).releases if "/" not in name)
 
 
 def lines_of(text: str, bit: int) -> list[str]:

@@ -41,8 +41,9 @@ def examined(hcp, tmp_path: Path):
     for name, module in installed.items():  # the real ones take seconds to import
         package(tmp_path / "packages", name, "2.0.0", module)
 
-    def run(*words: str):
-        environment = {"PATH": str(tmp_path / "bin"), "PYTHONPATH": os.pathsep.join((SRC, str(tmp_path / "packages")))}
+    def run(*words: str, **environment: str):
+        path = os.pathsep.join((str(tmp_path / "packages"), SRC))
+        environment = {"PATH": str(tmp_path / "bin"), "PYTHONPATH": path, **environment}
         return hcp("doctor", *words, cwd=tmp_path / "here", env=environment)
 
     return run
@@ -76,6 +77,15 @@ def test_what_is_there_and_fails_is_broken(examined, tmp_path: Path) -> None:
     state, text = lines["te"]
     assert state == "broken" and text.startswith("2.14.0; importing transformer_engine.pytorch fails: ")
     assert "libcudnn.so.9" in text
+
+
+@pytest.mark.parametrize("environment", [{}, {"PYTHONSAFEPATH": "1"}], ids=str)
+def test_packages_are_imported_from_the_whole_path_but_for_the_current_folder(
+    examined, tmp_path: Path, environment: dict[str, str]
+) -> None:
+    package(tmp_path / "packages", "transformer-engine", "2.14.0", "transformer_engine/pytorch")
+    package(tmp_path / "here", "transformer-engine", "2.14.0", "transformer_engine", "raise ImportError('here')")
+    assert found(examined("--format", "json", **environment))["te"][0] == "ok"
 
 
 def test_what_works_is_told_with_its_version(examined, hcp, tmp_path: Path) -> None:

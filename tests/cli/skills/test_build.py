@@ -60,6 +60,16 @@ def test_a_block_is_written_between_its_marks_at_their_indent(hcp, tmp_path: Pat
     assert built(hcp, tmp_path, text) == f"# X\n\n1. one\n\n   <!-- hcp:{mark} -->\n{inside}   {CLOSE}\n\nlast\n"
 
 
+def test_the_tests_of_a_claim_are_left_to_the_card(hcp, tmp_path: Path) -> None:
+    proofs = ["step:s1", "test:tests/test_a.py::test_b", "test:tests/test_a.py::test_c"]
+    skill = skill_in(tmp_path, step(), **(CARD | {"claims": [{"id": "c", "text": "It holds.", "proved_by": proofs}]}))
+    page = skill / "references" / "x.md"
+    page.parent.mkdir()
+    page.write_text(f"<!-- hcp:claims -->\n{CLOSE}\n")
+    assert hcp("skills", "build", skill).returncode == 0
+    assert "| It holds. | step:s1, a test |" in page.read_text()
+
+
 def test_a_part_inside_a_line_stays_there(hcp, tmp_path: Path) -> None:
     text = (
         f"| a | <!-- hcp:rule HCP001 -->{CLOSE} | <!-- hcp:number all-rules -->7{CLOSE}, <!-- hcp:stack -->x{CLOSE} |\n"
@@ -137,9 +147,10 @@ def test_nothing_is_written_through_a_link(hcp, tmp_path: Path) -> None:
     assert victim.read_text() == f"<!-- hcp:steps -->\n{CLOSE}\n"
 
 
-def test_every_skill_of_the_pack_lists_its_rules_and_steps_from_the_card(root: Path) -> None:
+def test_every_skill_of_the_pack_lists_its_rules_and_claims_from_the_card(root: Path) -> None:
     for folder in sorted((root / "skills").iterdir()):
         card, text = load_card(folder), (folder / "references" / "proofs.md").read_text()
-        rows = (*(rule for rule in card.rules if rule not in KNOWN), *(step.id for step in card.verify))
+        rows = (*(rule for rule in card.rules if rule not in KNOWN), *(claim.text for claim in card.claims))
         assert all(f"| {name} |" in text for name in rows), folder.name
+        assert f"`hcp verify {folder.name} --list`" in text, "the steps are not on the page"
         assert all(f"{rule} ({KNOWN[rule].versions})" in text for rule in card.rules if rule in KNOWN), folder.name

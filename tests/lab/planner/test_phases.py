@@ -56,6 +56,7 @@ def test_a_case_is_answered_for_the_release_of_its_day(phases: ModuleType) -> No
     assert phases.answered(case)[1] is not None and phases.answered(case._replace(release=""))[1] is None
 
 
+@pytest.mark.slow
 def test_no_case_with_a_clear_label_contradicts_what_is_printed(phases: ModuleType) -> None:
     """docs/plan.md says so of the 103; a tight step is no answer."""
     from megatron_hcp.plan.phases.margin import FAILS, FITS, answer_of

@@ -59,6 +59,37 @@ def test_a_path_in_a_container_is_read_where_it_leads_to_the_scripts_own_reposit
     assert (tp(reading) == "4") is is_read
 
 
+@pytest.mark.parametrize(
+    ("started", "is_read"),
+    [
+        ("/home/x/exp/clone/jobs/llm/train.sh", True),  # the same place in another copy
+        ("clone/jobs/llm/train.sh", True),  # as it is submitted from above the repository
+        ("7b/train.sh", True),  # from the folder above the script's
+        ("llm/7b/train.sh", True),
+        ("/home/x/llm/train.sh", False),
+        ("/home/x/jobs/train.sh", False),  # one folder of that name says too little
+        ("/x/jobs/llm/../../../train.sh", False),
+    ],
+)
+def test_a_path_through_the_scripts_own_folders_leads_to_the_file_there(
+    tmp_path: Path, started: str, is_read: bool
+) -> None:
+    """50 Slurm scripts of one public repository start their training so."""
+    place = tmp_path / "repo" / "jobs" / "llm" / "7b"
+    place.mkdir(parents=True)
+    (tmp_path / "repo" / ".git").mkdir()
+    for folder in (tmp_path, place, place.parent, place.parents[1]):
+        (folder / "train.sh").write_text(TRAIN.replace("$TP", "4"))
+    if is_read and "7b" not in started:
+        (place / "train.sh").unlink()
+    script = f"bash {started}\n"
+    if is_read:
+        assert tp(read(place, script)) == "4"
+    else:
+        with pytest.raises(HcpError, match="is not read"):
+            read(place, script)
+
+
 @pytest.mark.parametrize(("named", "is_read"), [("examples/run.sh", True), ("{folder}/examples/run.sh", False)])
 def test_a_script_that_is_named_from_a_folder_above_it_starts_files_as_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str, is_read: bool

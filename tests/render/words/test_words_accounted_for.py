@@ -24,6 +24,11 @@ TRAIN = "srun torchrun --nnodes 4 --nproc_per_node 8 pretrain_gpt.py --context-p
         ("module purge", TRAIN, "module purge (train.sbatch:LINE)"),
         (
             "",
+            "srun nsys profile -o out uv run --no-sync python pretrain_gpt.py --context-parallel-size 2\n",
+            "uv run --no-sync (train.sbatch:NEXT): state its environment with --venv",
+        ),
+        (
+            "",
             TRAIN.replace("torchrun", "nsys profile torchrun"),
             "nsys (train.sbatch:NEXT): the job starts the program",
         ),
@@ -228,6 +233,12 @@ def test_a_word_that_a_condition_chooses_is_asked_for_by_what_decides_it(rendere
     assert (done.returncode, done.stderr.count("\n")) == (2, 1) and re.search(said, done.stderr), done.stderr
     words = ["--assume", "env.SIZE=8b"] if "env" in said else ["--args", "8b"]
     assert "--tensor-model-parallel-size 8\n" in rendered(*words, text=launch).stdout
+
+
+def test_a_program_that_does_not_train_is_named(rendered):
+    text = HEAD + TRAIN.replace("pretrain_gpt", "examples/inference/gpt_static_inference")
+    assert "note: gpt_static_inference.py seems not to train: " in rendered(text=text).stderr
+    assert "seems not" not in rendered(text=HEAD + TRAIN).stderr
 
 
 def test_a_script_without_a_time_limit_is_rendered_without_one(rendered):

@@ -28,6 +28,7 @@ VERDICTS: list[Row] = [
     ("DCP009", "mlm", "--cp-comm-type a2a+p2p", ON_MAIN, "not concerned"),
     ("DCP010", "bridge-provider", f"{PROVIDER}model.context_parallel_size=1", ON_MAIN + "dp=8", "error crash training"),
     ("DCP010", "mlm", f"{HYBRID}{CP} 1", ON_MAIN, "error crash training"),
+    ("DCP010", "mlm", f"{HYBRID}{CP} 1 --transformer-impl local", ON_MAIN, "error crash first-forward"),
     ("DCP010", "mlm", f"{HYBRID}{CP} 2", ON_MAIN, "fine"),
     ("DCP010", "mlm", f"{HYBRID}{CP} 1", NEWER, "not concerned"),
     ("DCP010", "mlm", f"{CP} 1", ON_MAIN, "not concerned"),
@@ -52,4 +53,11 @@ FIXES: list[FixRow] = [
     # rule, dialect, launch, assumed, what each offered fix writes
     ("DCP009", "mlm", f"{A2A} 4", ON_MAIN, ("cp_comm_type=p2p",)),
     ("DCP010", "mlm", f"{HYBRID}{CP} 1", ON_MAIN, ("context_parallel_size=8",)),
+    (
+        "DCP010",
+        "mlm",
+        f"{HYBRID}{CP} 1 --transformer-impl local",
+        ON_MAIN,
+        ("transformer_impl=transformer_engine context_parallel_size=8",),
+    ),
 ]

@@ -71,6 +71,20 @@ def test_a_line_that_is_no_run_is_refused_by_its_number(tmp_path: Path, line: st
     assert "1.jsonl:2" in str(refused.value)
 
 
+def test_the_points_that_an_answer_with_the_skill_missed_follow_the_table(hcp, tmp_path: Path) -> None:
+    rows = [row("t1", "with", 0.5, missed=["Keep PP.", "a\x1bb"]), row("t1", "without", 0, missed=["unseen"])]
+    done = hcp("skills", "eval", SKILL, "--runs", written(tmp_path, *rows), "-o", tmp_path / "BENCHMARK.md")
+    assert done.returncode == 0, done.stderr
+    page = (tmp_path / "BENCHMARK.md").read_text()
+    assert "## Missed with the skill\n\n- t1, a: Keep PP.\n- t1, a: a" in page
+    assert "unseen" not in page and "\x1b" not in page
+
+
+def test_missed_points_are_a_list_of_texts(tmp_path: Path) -> None:
+    with pytest.raises(HcpError, match="missed"):
+        read_runs(written(tmp_path, row("t1", "with", 0.5, missed="Keep PP.")))
+
+
 def test_a_folder_without_runs_is_refused(tmp_path: Path) -> None:
     with pytest.raises(HcpError, match="has no graded runs"):
         read_runs(str(tmp_path))

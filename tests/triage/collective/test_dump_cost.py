@@ -9,7 +9,8 @@ import pytest
 from megatron_hcp.triage.collective.flight_recorder import read_dumps
 
 
-@pytest.mark.parametrize("field", ["ranks", "frames", "entries"])
+@pytest.mark.sample(3)
+@pytest.mark.parametrize("field", ["frames", "ranks", "entries"])
 def test_a_dump_that_uses_one_value_a_million_times_is_not_read(tmp_path, field):
     """In the pickle it stands once; its reader would go through it for each group, or each entry."""
     dump = tmp_path / "nccl_trace_rank_0"
@@ -21,6 +22,7 @@ def test_a_dump_that_uses_one_value_a_million_times_is_not_read(tmp_path, field)
         assert ["too often" in why for _, why in read_dumps([dump])[1]] == ([] if is_read else [True])
 
 
+@pytest.mark.slow
 def test_a_text_that_a_list_of_ranks_holds_many_times_is_not_written_out(tmp_path):
     dump, count, text = tmp_path / "nccl_trace_rank_0", 200_000, "123456 " * 150
     group = {"name": "a", "desc": "b", "ranks": [0, 1, *[text] * count]}

@@ -27,6 +27,7 @@ def _triage(path):
     return found, triage(found.paths, CpPlan())
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("ending", PACKERS)
 def test_a_compressed_log_is_read_to_its_end(tmp_path, ending):
     path = tmp_path / f"job.log.{ending}"
@@ -37,6 +38,7 @@ def test_a_compressed_log_is_read_to_its_end(tmp_path, ending):
     assert (failure.rank, failure.line) == (3, 30_001), "streams that were appended are one text"
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("ending", PACKERS)
 def test_a_compressed_log_that_is_cut_off_ends_there(tmp_path, ending):
     """One that is still written, or a copy that broke off."""
@@ -74,6 +76,7 @@ def test_a_log_compressed_with_zstd_is_read_where_its_package_is_installed(tmp_p
     assert [(path.name, "megatron-hcp[logs]" in why) for path, why in found.unread] == [("b.log.zst", True)]
 
 
+@pytest.mark.slow
 def test_a_few_bytes_that_stand_for_gigabytes_are_read_in_pieces():
     packed = lzma.compress(b"\n" * (64 << 20))
     assert len(packed) < 20_000
@@ -81,6 +84,7 @@ def test_a_few_bytes_that_stand_for_gigabytes_are_read_in_pieces():
     assert len(start) <= 4096 and len(file.read(4 << 20) or b"") <= 1 << 20
 
 
+@pytest.mark.slow
 def test_a_header_that_asks_for_more_memory_than_any_log_needs_is_refused():
     filters = [{"id": lzma.FILTER_LZMA2, "dict_size": 1 << 30}]
     packer = lzma.LZMACompressor(format=lzma.FORMAT_XZ, filters=filters) if sys.maxsize > 1 << 40 else None

@@ -26,6 +26,11 @@ def test_what_the_tasks_of_a_job_tell_each_other_is_a_record():
     assert is_record("logs/job-7/.attempt-0/nodes/1") and not is_record("logs/job-7/attempt-0/nodes/1")
 
 
+def test_what_srun_says_of_all_tasks_is_of_no_node():
+    name = read_name("logs/job-7/launch-r1-srun.log")
+    assert (name.node, name.attempt) == (None, 1)
+
+
 POD = "pods/ml_job-worker-0_8f4c1c1e-1111-2222-3333-444455556666/pytorch"
 """As the kubelet names the logs of a pod."""
 

@@ -6,7 +6,7 @@ import pytest
 
 from megatron_hcp.triage.is_cp_on import CpPlan
 from megatron_hcp.triage.read import triage
-from megatron_hcp.triage.remedy.raised import correction_of
+from megatron_hcp.triage.remedy.raised import changes
 from megatron_hcp.triage.report import diagnosis_json
 from megatron_hcp.triage.signatures.table import SIGNATURES
 from support.logs import STEP, context_of, said, write_logs
@@ -118,7 +118,7 @@ def test_what_would_fail_again_is_not_started_again(tmp_path, said, steps, actio
     assert diagnosis.advice and diagnosis.failure and diagnosis.advice.action == action, diagnosis.advice
     location = diagnosis_json(diagnosis, None)["recommendation"]["location"]
     assert location["line"] == diagnosis.failure.line, "the advice names the line that it rests on"
-    assert not _repeated(diagnosis.failure, diagnosis.steps)
+    assert not _repeated(diagnosis.failure)
 
 
 def _names(step):
@@ -126,10 +126,9 @@ def _names(step):
     return set(re.findall(r"\b(?:[A-Z]+_[A-Z_]+|ibv_\w+|ulimit|nvidia-smi|getent|sbatch)\b", step))
 
 
-def _repeated(failure, steps):
-    """Of the steps of a failure's signature, those that its correction tells too."""
-    correction = correction_of(failure, steps)
-    told = _names(correction.step) if correction else set()
+def _repeated(failure):
+    """Of the steps of a failure's signature, those that its corrections tell too."""
+    told = {name for step, _ in changes(failure) for name in _names(step)}
     return [step for step in failure.signature.next if _names(step) & told]
 
 
@@ -137,7 +136,7 @@ def _repeated(failure, steps):
 def test_no_correction_repeats_a_step_of_its_signature(tmp_path, row):
     """Each example that a correction fits too; the test above asks the same of lines that are no examples."""
     failure = triage(write_logs(tmp_path, a_log=context_of(row) + said(row, row.example) + "\n"), CpPlan()).failure
-    assert failure and not _repeated(failure, 0)
+    assert failure and not _repeated(failure)
 
 
 @pytest.mark.parametrize(

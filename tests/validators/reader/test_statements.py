@@ -63,6 +63,7 @@ def lines_of(body: str) -> list[str]:
         ("args.names.append('x')", ["args.names = args.names + list(['x'])"]),
         ("args.names.insert(1, 'x')", ["args.names = args.names[:1] + list(['x']) + args.names[1:]"]),
         ("args.names.remove('x')", ["forget args.names"]),
+        ("args.names.add(args.x)", ["args.names = set(list(args.names) + list([args.x]))"]),
         ("assert cast(int, args.n) > 1", ["check args.n > 1\t"]),
         ("assert args.kind == Kind.ring", ["check args.kind == 'p2p'\t"]),
         ("assert args.backend != Backend.flash", ["check args.backend != Backend.flash\t"]),

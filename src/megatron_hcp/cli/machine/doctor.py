@@ -181,8 +181,10 @@ def _import_fails(module: str) -> str | None:
 
 
 def _python(code: str) -> Child:
-    """Runs code in this Python, without the current folder, which -c puts on its path."""
-    return _run(sys.executable, "-c", f"import sys; sys.path[:1] = []; {code}", timeout_s=_IMPORT_TIMEOUT_S)
+    """Runs code in this Python, without the empty entry for the current folder, which -c mostly puts on its path."""
+    return _run(
+        sys.executable, "-c", f"import sys; sys.path = [*filter(None, sys.path)]; {code}", timeout_s=_IMPORT_TIMEOUT_S
+    )
 
 
 def _run(*words: str, timeout_s: float = _TIMEOUT_S) -> Child:

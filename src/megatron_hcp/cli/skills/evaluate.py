@@ -110,13 +110,14 @@ def evaluate(
 
 
 def _tabulate(folder: Path, runs: str, keep: str | None, fmt: str) -> int:
-    from megatron_hcp.skills.evals.benchmark import benchmark_data, benchmark_lines, read_runs
+    from megatron_hcp.skills.evals.benchmark import benchmark_data, benchmark_lines, missed_lines, read_runs
     from megatron_hcp.skills.installed import digest_of
 
     if keep is not None and keep.endswith(".jsonl"):
         raise HcpError(f"found -o {visible(keep)} with --runs", wanted="a page, such as BENCHMARK.md", do="rename it")
-    data = benchmark_data(folder.name, digest_of(folder), read_runs(runs))
-    lines = benchmark_lines(data)
+    found = read_runs(runs)
+    data = benchmark_data(folder.name, digest_of(folder), found)
+    lines = benchmark_lines(data) + missed_lines(found)
     if keep is not None:
         _write(keep, "\n".join(lines) + "\n")
     _print(data, fmt, lines)

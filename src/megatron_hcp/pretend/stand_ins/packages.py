@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from types import ModuleType
 from typing import Any
 
+from megatron_hcp.pretend.record import RECORD
 from megatron_hcp.proofs.te_cpu.absent import ONLY_IMPORTED, AbsentPackages, empty_module, is_part_of_installed
 
 STANDS_FOR = "packages that are only imported: Triton, tokenizers, ONNX; Python 3.12's typing.override"
@@ -40,6 +41,8 @@ def only_import(names: Iterable[str]) -> None:
 def run_no_code_of_models() -> None:
     """transformers imports no Python file of a model's folder, whoever asks for it; none is imported before.
 
+    A configuration whose class is such code, or of a newer release, is a plain one: it has what its config.json has.
+
     Raises:
         ImportError: transformers isn't here, or this release has another way to such a file.
     """
@@ -47,6 +50,27 @@ def run_no_code_of_models() -> None:
     if not hasattr(module, "get_class_in_module"):
         raise ImportError("a release of transformers whose way to a model's own code is known")
     module.get_class_in_module = NotHere("the model's own code, which isn't run")
+    kind: Any = importlib.import_module("transformers").PretrainedConfig
+    auto: Any = importlib.import_module("transformers.models.auto.configuration_auto")
+    real = kind.get_config_dict.__func__
+
+    def get_config_dict(asked: Any, *args: Any, **kwargs: Any) -> Any:
+        found, *rest = real_call(real, asked, *args, **kwargs)
+        name = found.get("model_type")
+        code = found.pop("auto_map", None)
+        if name and name not in auto.CONFIG_MAPPING:
+            auto.CONFIG_MAPPING.register(name, type("PlainConfig", (kind,), {"model_type": name}))
+        if code or getattr(auto.CONFIG_MAPPING[name], "__name__", "") == "PlainConfig":
+            RECORD.is_model_made = True
+            RECORD.used("packages.plain_config")
+        return (found, *rest)
+
+    kind.get_config_dict = classmethod(get_config_dict)
+
+
+def real_call(function: Any, *args: Any, **kwargs: Any) -> Any:
+    """The package's own function, whose exceptions are its own."""
+    return function(*args, **kwargs)
 
 
 def take_flash_attention_by_name() -> None:

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from megatron_hcp.rules.cp.view import FUSED, comm_types, has_fp8_attention, layer_types, under_cp, uses_cp
+from megatron_hcp.rules.cp.view import (
+    FUSED,
+    NOT_LOCAL,
+    comm_types,
+    has_fp8_attention,
+    layer_types,
+    local_attention_fact,
+    under_cp,
+    uses_cp,
+)
 from megatron_hcp.rules.rule import Example, Fix, Problem, rule
 from megatron_hcp.rules.upstream import (
     CORE_DOT_PRODUCT_ATTENTION,
@@ -24,17 +33,6 @@ _MASKS = {
 def _max_logit_fact(v: View) -> str | None:
     """The fact that requests the maximum attention logit; None if none does."""
     return next((name for name in ("qk_clip", "log_max_attention_logit") if v.get(name)), None)
-
-
-def _local_attention_fact(v: View) -> str | None:
-    """The fact that replaces Transformer Engine's attention with megatron-core's own; None if none does."""
-    if v.attention_backend == "local":
-        return "attention_backend"
-    spec = v.get("spec")
-    words = spec if isinstance(spec, list | tuple) and spec else [spec]
-    if words[0] == "local":
-        return "spec"
-    return "transformer_impl" if spec is None and v.transformer_impl == "local" else None
 
 
 def _impossible_mask(v: View) -> str | None:
@@ -131,18 +129,17 @@ def attention_comes_from_transformer_engine(v: View) -> Problem | None:
     the context-parallel size is 1; the config constructor doesn't check it. The dev branch's own attention supports
     only gathering keys and values.
     """
-    name = _local_attention_fact(v)
+    name = local_attention_fact(v)
     if name is None or (v.get("mcore_branch") == "dev" and comm_types(v) == ("all_gather",)):
         return None
     fact = v.fact(name)
     key = (fact.key if fact else None) or name
-    value = {"attention_backend": "auto", "spec": None, "transformer_impl": "transformer_engine"}[name]
     return Problem(
         message="megatron-core's own attention doesn't support context parallelism: building the model fails",
         found=f"{key.rpartition('.')[2]} local at context_parallel_size {v.cp}",
         wanted="Transformer Engine's attention",
         facts=(name, "cp"),
-        fixes=(Fix({name: value}, "attention by Transformer Engine"),),
+        fixes=(Fix({name: NOT_LOCAL[name]}, "attention by Transformer Engine"),),
     )
 
 

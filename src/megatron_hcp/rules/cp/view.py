@@ -236,3 +236,18 @@ def wants_one_connection(v: View) -> bool:
     if v.dialect != "mlm" or is_fsdp(v) or v.get("overlap_moe_expert_parallel_comm"):
         return False
     return (v.get("tp") or 1) > 1 or (v.get("cp") or 1) > 1
+
+
+NOT_LOCAL = {"attention_backend": "auto", "spec": None, "transformer_impl": "transformer_engine"}
+"""The facts that choose megatron-core's own attention, each with a value that chooses Transformer Engine's."""
+
+
+def local_attention_fact(v: View) -> str | None:
+    """The fact that replaces Transformer Engine's attention with megatron-core's own; None if none does."""
+    if v.attention_backend == "local":
+        return "attention_backend"
+    spec = v.get("spec")
+    words = spec if isinstance(spec, list | tuple) and spec else [spec]
+    if words[0] == "local":
+        return "spec"
+    return "transformer_impl" if spec is None and v.transformer_impl == "local" else None

@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
-from megatron_hcp.rules.cp.view import HIERARCHICAL, comm_types, heads_per_rank, kv_heads_per_rank, switch_types
+from megatron_hcp.rules.cp.view import (
+    HIERARCHICAL,
+    NOT_LOCAL,
+    comm_types,
+    heads_per_rank,
+    kv_heads_per_rank,
+    local_attention_fact,
+    switch_types,
+)
 from megatron_hcp.rules.dcp.launches import HYBRID, ON_MAIN, hybrid
 from megatron_hcp.rules.dcp.view import is_dynamic, is_hybrid, is_newer_than_read, num_ranks
 from megatron_hcp.rules.rule import Example, Fix, Problem, rule
-from megatron_hcp.rules.upstream import CORE_ATTENTION, EXTENSION_TE, MULTI_LATENT_ATTENTION, TE_CONTEXT_PARALLEL
+from megatron_hcp.rules.upstream import (
+    CORE_ATTENTION,
+    CORE_DOT_PRODUCT_ATTENTION,
+    EXTENSION_TE,
+    MULTI_LATENT_ATTENTION,
+    TE_CONTEXT_PARALLEL,
+)
 from megatron_hcp.rules.view import View
 
 
@@ -81,6 +95,9 @@ def comm_type_works_in_any_group(v: View) -> Problem | None:
     source=(
         EXTENSION_TE.says("TEDotProductAttention.__init__", "if self.config.context_parallel_size > 1:", ">=0.16"),
         EXTENSION_TE.says("TEDotProductAttention.forward", "TEDotProductAttention.cp_stream", ">=0.16"),
+        CORE_DOT_PRODUCT_ATTENTION.says(
+            "DotProductAttention.forward", "Packed sequence is not supported by DotProductAttention.", ">=0.12"
+        ),
     ),
     applies=lambda v: v.dialect in ("mlm", "bridge-provider") and is_hybrid(v) and not is_newer_than_read(v),
     good=Example("mlm", HYBRID, ON_MAIN),
@@ -95,10 +112,20 @@ def hybrid_cp_has_static_cp_above_1(v: View) -> Problem | None:
     """Hybrid CP has a static CP size above 1.
 
     Attention creates its CUDA stream for CP at construction, and only if the static CP size is above 1. Hybrid CP
-    passes that stream to Transformer Engine with each group; without it the first wait fails.
+    passes that stream to Transformer Engine with each group; without it the first wait fails. megatron-core's own
+    attention has no groups, and refuses the packed rows that all dynamic CP has.
     """
     if v.cp > 1:
         return None
+    if (name := local_attention_fact(v)) is not None:
+        return Problem(
+            message="the first batch fails: megatron-core's own attention takes no packed rows",
+            found=f"hybrid_context_parallel with {name} local",
+            wanted="Transformer Engine's attention, and a static context_parallel_size above 1",
+            facts=(name, "cp"),
+            fixes=(Fix({name: NOT_LOCAL[name], "cp": num_ranks(v)}, "attention that splits sequences"),),
+            stage="first-forward",
+        )
     return Problem(
         message="the first sequence that is split fails: 'NoneType' object has no attribute 'wait_event'",
         found="hybrid_context_parallel at context_parallel_size 1, where attention creates no stream for CP",

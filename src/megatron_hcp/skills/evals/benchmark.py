@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.files import read_text
-from megatron_hcp.ground.schema import TEXT, Fields, Leaf, checked, is_number, one_of, whole
+from megatron_hcp.ground.schema import TEXT, TEXTS, Fields, Leaf, checked, is_number, one_of, whole
 from megatron_hcp.ground.visible import visible
 from megatron_hcp.skills.evals.run import ARMS, Arm
 
@@ -27,12 +27,12 @@ _COUNT = whole(0, 10**12)
 _SHARE = Leaf("a share from 0 to 1", lambda value: is_number(value) and 0 <= value <= 1)
 _RUN = Fields(
     {"task": TEXT, "arm": one_of(ARMS), "attempt": whole(1, 1000), "agent": TEXT, "score": _SHARE},
-    {"tokens": _COUNT, "steps": _COUNT, "date": TEXT},
+    {"tokens": _COUNT, "steps": _COUNT, "date": TEXT, "missed": TEXTS},
 )
 
 
 class GradedRun(NamedTuple):
-    """One graded answer; the score is a share from 0 to 1."""
+    """One graded answer; the score is a share from 0 to 1, `missed` the grading points that the answer lacks."""
 
     agent: str
     task: str
@@ -42,6 +42,7 @@ class GradedRun(NamedTuple):
     tokens: int | None = None
     steps: int | None = None
     date: str | None = None
+    missed: Sequence[str] = ()
 
 
 class Effect(NamedTuple):
@@ -174,6 +175,17 @@ def benchmark_lines(data: dict[str, Any]) -> list[str]:
             "| " + " | ".join((*cells, lift, interval, _both(effect["tokens"]), _both(effect["steps"]))) + " |"
         )
     return lines
+
+
+def missed_lines(runs: Sequence[GradedRun]) -> list[str]:
+    """What answers with the skill lacked, for who mends it: Markdown after the table, or nothing."""
+    missed = [
+        f"- {visible(run.task)}, {visible(run.agent)}: {visible(point)}"
+        for run in runs
+        if run.arm == "with"
+        for point in run.missed
+    ]
+    return ["", "## Missed with the skill", "", *missed] if missed else []
 
 
 def _percent(share: float | None) -> str:

@@ -86,7 +86,8 @@ def read_name(path: str) -> Name:
     if ours is None or not _NODE_FILE.fullmatch(node):
         task = None if rank else _TASK_LOG.search(name)
         return Name(whole(rank[1]) if rank else None, None, None, None, task=whole(task["task"]) if task else None)
-    return Name(whole(rank[1]) if rank else None, None, node.rpartition(".")[0], whole(ours[1]))
+    stem = node.rpartition(".")[0]  # of `launch-r0-srun.log`, what every task's srun says
+    return Name(whole(rank[1]) if rank else None, None, None if stem == "srun" else stem, whole(ours[1]))
 
 
 def restarts_of(paths: Iterable[str]) -> dict[str, int]:

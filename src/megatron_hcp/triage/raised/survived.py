@@ -81,7 +81,8 @@ def was_caught(hit: Hit, line: Line) -> bool:
     if is_chained and _NOT_REACHED.match(line.body):
         return True
     if below.startswith(_CHAINS[0]):
-        return _OF_LIBRARY.search(frames_above(hit.before(), line).partition("\n")[0]) is not None
+        frames = frames_above(hit.before(), line)
+        return bool(frames) and _OF_LIBRARY.search(frames[0].file) is not None
     return is_chained and _LOOKED_UP.match(line.body) is not None
 
 

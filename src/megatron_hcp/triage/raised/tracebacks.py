@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from itertools import islice, takewhile
+from itertools import islice
 from typing import NamedTuple
 
 from megatron_hcp.triage.line import Line, When, read_line
@@ -22,7 +22,8 @@ NEAR = 8
 """So many lines below a traceback's first one, another of it stands."""
 _DIGITS = re.compile(r"\d+")
 _HEAD = re.compile(r'(?P<logger>.{1,80}?)(?:Traceback \(most recent| {2}File ")')
-_FRAME = re.compile(r'\s{0,8}File "(?P<file>[^"]{1,300})", line (?P<line>\d{1,7}), in (?P<name>\S{1,100})')
+_FRAME = re.compile(r'\s{0,8}File "(?P<file>[^"]{1,300})", line (?P<line>\d{1,7})(?:, in (?P<name>\S{1,100}))?')
+"""Of a syntax error, the last frame names no function."""
 
 
 def line_below(hit: Hit) -> Hit | None:
@@ -70,7 +71,7 @@ def end_of_traceback(start: Hit) -> Raised | None:
     first = read_line(start.line)
     logger = _logger_of(start, first)
     has_frames, is_source = b'File "' in start.line or HEAD in start.line, False
-    frames = 0
+    frames, was_frame = 0, b'File "' in start.line
     for hit, line in lines_below(start):
         own = logger.match(line.body) if logger else None
         if line.writer != first.writer or (logger and not own):
@@ -81,10 +82,22 @@ def end_of_traceback(start: Hit) -> Raised | None:
         frames = frames or (indent if is_frame else 0)
         is_source = is_frame and not indent and '"<' not in body  # the indents were lost
         has_frames = has_frames or is_frame
+        if was_frame and _TAIL.fullmatch(body) and _goes_on(hit, line):
+            continue  # a frame's line was wrapped
+        was_frame = is_frame
         if body.strip() and not (is_frame or was_source or indent >= (frames or 1)):
             is_behind = logger is not None or indent > 0
             return Raised(hit, line._replace(body=body.strip()), is_behind) if has_frames else None
     return None
+
+
+_TAIL = re.compile(r'\w{1,80}|[^\s:"]{0,200}(?:", line \d{1,7}, in \S{1,100})?')
+
+
+def _goes_on(hit: Hit, line: Line) -> bool:
+    """Whether below a line its process's traceback goes on with a frame's text, or another frame."""
+    below = next((other.body for _, other in lines_below(hit) if other.writer == line.writer), "")
+    return below.startswith((" ", "\t")) and bool(below.strip())
 
 
 _OF_SPAWNED = re.compile(rb"-- Process (\d{1,4}) terminated with the following error:\s{0,4}\Z")
@@ -157,6 +170,10 @@ def rejoined(hit: Hit, line: Line) -> Line | None:
     name = _name_at_end(line.body)
     below = line_below(hit) if name or _GOES_ON_BELOW.match(line.body) else None
     text = read_line(below.line).body.strip() if below else ""
+    if name and text == ":" and below and (further := line_below(below)):
+        text = (
+            f": {read_line(further.line).body.strip()}"  # several ranks, or a stream without buffer, wrote it in parts
+        )
     if name and text.startswith(": "):
         another = _name_at_end(text).rpartition(".")[2]  # of the next rank: its text stands still further below
         return line._replace(body=name + text.removesuffix(another))
@@ -165,26 +182,82 @@ def rejoined(hit: Hit, line: Line) -> Line | None:
     return line._replace(body=f"{line.body} {text}")
 
 
-def raised_at(before: str, line: Line) -> str:
-    """Where the exception of a line was raised, by the traceback above it: ` (train.py:9, in main: lock.acquire())`."""
+class Frame(NamedTuple):
+    """A frame of a traceback."""
+
+    file: str
+    line: int
+    name: str
+    """Of the function; empty in the frame of a syntax error."""
+    code: str
+    """The program's text there, as far as the log shows it; its lines are joined."""
+
+    def path(self, parts: int) -> str:
+        """The last parts of its file's path."""
+        return "/".join(re.split(r"[/\\]", self.file)[-parts:])
+
+    @property
+    def place(self) -> str:
+        """As `torch/optim/adam.py, in step`."""
+        return f"{self.path(5)}, in {self.name}"
+
+
+def frames_above(before: str, line: Line) -> tuple[Frame, ...]:
+    """The frames of the traceback of a line's exception, the innermost first; none where no frame stands just above."""
     own = []
-    for raw in before[-8192:].splitlines()[-80:]:
+    for raw in reversed(before.splitlines()[-_MOST_ABOVE:]):
         above = read_line(raw.encode("utf-8", "replace"))
-        if above.writer == line.writer and above.body.strip(" ~^"):
-            own.append(above.body)
-    for place in range(len(own) - 1, max(-1, len(own) - 8), -1):
-        if frame := _FRAME.search(own[place]):  # behind what no prefix explains
-            code = next((said[frame.start() :].strip() for said in own[place + 1 : place + 2]), "")
-            return f" ({_place(frame)}{': ' + code if code else ''})"
-    return ""
+        if above.writer != line.writer or not above.body.strip(" ~^"):
+            continue
+        if HEAD_TEXT in above.body:
+            break
+        own.append(above.body)
+    frames, code, since = [], list[str](), 0
+    for body in own:
+        if frame := _FRAME.search(body):  # behind what no prefix explains
+            text = " ".join(reversed(code))[:_LONGEST_CODE]
+            frames.append(Frame(frame["file"], int(frame["line"]), frame["name"] or "", text))
+            code, since = [], 0
+            continue
+        code.append(body.strip())
+        since += 1
+        if since > _FURTHEST:
+            break
+    return tuple(frames)
 
 
-def frames_above(before: str, line: Line) -> str:
-    """The frames of the traceback of a line's exception, the innermost first, each on a line: `adam.py, in step`."""
-    above = (read_line(raw.encode("utf-8", "replace")) for raw in reversed(before[-8192:].splitlines()[-80:]))
-    own = (other.body for other in above if other.writer == line.writer)
-    found = map(_FRAME.search, takewhile(lambda body: HEAD_TEXT not in body, own))
-    return "\n".join(f"{'/'.join(frame['file'].split('/')[-5:])}, in {frame['name']}" for frame in found if frame)
+_MOST_ABOVE, _LONGEST_CODE, _FURTHEST = 200, 300, 8
+
+
+def at_text(frames: tuple[Frame, ...]) -> str:
+    """Where an exception was raised: ` (train.py:9, in main: lock.acquire())`; empty where no frame is known."""
+    if not frames:
+        return ""
+    frame = frames[0]
+    name = f", in {frame.name}" if frame.name else ""
+    return f" ({frame.path(1)}:{frame.line}{name}{': ' + frame.code if frame.code else ''})"
+
+
+def raised_at(before: str, line: Line) -> str:
+    """Where the exception of a line was raised, by the traceback above it."""
+    return at_text(frames_above(before, line))
+
+
+def text_after(hit: Hit, line: Line) -> str:
+    """The lines below an exception in which its text goes on: its process's own, without prefix and indent or not."""
+    found = []
+    for below, other in islice(lines_below(hit), _MOST_MORE):
+        is_own = other.writer == line.writer and not other.level and other.when is None
+        if not is_own or not other.body.strip() or _OTHERWISE.match(other.body) or HEAD in below.line:
+            break
+        found.append(other.body.strip())
+    return " ".join(found)
+
+
+_MOST_MORE = 8
+_OTHERWISE = re.compile(
+    r"The above exception|During handling|Exception |\W*$|srun: |slurmstepd: |[\w.]{1,80}(?:Error|Exception)\b"
+)
 
 
 def last_frame_below(hit: Hit, line: Line) -> str:
@@ -204,7 +277,7 @@ def last_frame_below(hit: Hit, line: Line) -> str:
 
 def _place(frame: re.Match[str]) -> str:
     name = re.split(r"[/\\]", frame["file"])[-1]
-    return f"{name}:{frame['line']}, in {frame['name']}"
+    return f"{name}:{frame['line']}" + (f", in {frame['name']}" if frame["name"] else "")
 
 
 _LOOKED_THROUGH, _LINES = 8192, 80

@@ -25,21 +25,20 @@ _TAIL = 4096
 
 
 def keep_last_line(entry: FileEvents, end: Hit, file: int) -> None:
-    """Keeps the last line of a rank's own log, where that says that the rank was done."""
-    rank = entry.name.rank
-    if rank is None:
-        return
+    """Keeps the last line of a log; also as `left` where it says that the process was done."""
     lines = end.chunk[max(0, end.at - _TAIL) : end.at].rstrip().split(b"\n")
     line = read_line(lines[-1])
-    kind = kind_of(lines[-1])
-    if not _SAYS_SO.search(line.body) or _OF_PART.search(line.body) or (kind and kind.is_step):
+    if not line.body.strip():
         return
+    rank, kind = entry.name.rank, kind_of(lines[-1])
     at = end.chunk.rfind(lines[-1], 0, end.at)
     number = end.number - end.chunk.count(b"\n", at, end.at)
     when = line.when or last_time(end.before())
     ended = ProcessEnd(None, rank, entry.name.local)
     groups = {"text": line.body.strip()}
-    entry.left = Event(LEFT_EARLY, "cause", groups, line, file, end.offset - end.at + at, number, when, ended)
+    entry.last = Event(LEFT_EARLY, "cause", groups, line, file, end.offset - end.at + at, number, when, ended)
+    if _SAYS_SO.search(line.body) and not _OF_PART.search(line.body) and not (kind and kind.is_step):
+        entry.left = entry.last
 
 
 def left_early(parts: Sequence[FileEvents]) -> Said | None:
@@ -47,7 +46,7 @@ def left_early(parts: Sequence[FileEvents]) -> Said | None:
 
     None where there is none, or more than one.
     """
-    own = {entry.name.rank: entry for entry in parts if entry.name.rank is not None}
+    own = {entry.name.rank: entry for entry in parts if entry.name.rank is not None and (entry.last or entry.seen)}
     lost = {rank for entry in parts for rank in entry.lost}
     listed = {event.ended.rank for entry in parts for event in entry.ends} - {None}
     silent = own.keys() - lost - listed

@@ -82,10 +82,10 @@ def is_too_much(message: str) -> bool:
 
 def _phase_of(failure: Failure, steps: int) -> str:
     """What the memory was for, as a step that saves it; empty where the failure does not tell."""
-    for frame in failure.frames.split("\n"):
-        if known := next((step for where, step in _PHASES if where.search(frame)), ""):
+    for frame in failure.frames:
+        if known := next((step for where, step in _PHASES if where.search(frame.place)), ""):
             return known
-        if _WORKS.search(frame):
+        if _WORKS.search(frame.place):
             break
     return "" if steps or not _OF_NCCL.search(failure.message) else _NO_ROOM
 

@@ -3,169 +3,165 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping
 
 from megatron_hcp.triage.failure import Failure
+from megatron_hcp.triage.raised.tracebacks import Frame
+from megatron_hcp.triage.remedy.components import component_of, install_text, is_plumbing
+from megatron_hcp.triage.remedy.correction import Correction, corrections
 
 
-class Correction(NamedTuple):
-    """Of the failures whose line has this shape: why the same launch would fail again, and what to change."""
+def why_again(failure: Failure, steps: int) -> str:
+    """Why the same launch would fail again, by the line of the failure; empty where that is not known.
 
-    shape: re.Pattern[str]
-    why: str
-    step: str = ""
-    later: bool = True
-    """Whether also after training steps."""
-    signature: str = ""
-    """The only signature whose failures it corrects; empty: it corrects those of any."""
+    `steps`: of training, before it.
+    """
+    return next((row.why for row in _rows(failure, failure.message) if row.why and (row.later or not steps)), "")
 
 
-_NAMED = r"^(?:[\w.]{0,80}\.)?"
-_CORRECTIONS = (
-    Correction(re.compile(_NAMED + r"(?:SyntaxError|IndentationError|TabError)\b"), "correct the program"),
-    Correction(
-        re.compile(_NAMED + r"(?:ImportError|ModuleNotFoundError|NameError|UnboundLocalError|NotImplementedError)\b"),
-        "the program asks for what its packages, or their versions, don't have",
-    ),
-    Correction(
-        re.compile(_NAMED + r"AttributeError: (?!'NoneType')"),
-        "the program and its packages, or its options, don't fit each other",
-    ),
-    Correction(
-        re.compile(
-            r"shapes? .{0,20}(?:mismatch|cannot be multiplied|incompatible|differ)|[Ss]ize ?mismatch|must match the "
-            r"(?:existing )?size|mixed torch\.Tensor and DTensor|not divisible by|could not be broadcast together|"
-            r"to be equal size"
-        ),
-        "sizes of the model, the data or the layout don't fit each other",
-    ),
-    Correction(
-        re.compile(r"op\.preamble\.length <= op\.nbytes"),
-        "the ranks gave one collective tensors of different sizes",
-        "do all ranks build the same tensors (an uneven last batch, a branch that depends on the rank)?",
-    ),
-    Correction(
-        re.compile(r"not found in the base model\. Please check the target modules"),
-        "the adapter's options name modules that this model does not have",
-    ),
-    Correction(
-        re.compile(r"Failed to establish a new connection: \[Errno 101\] Network is unreachable"),
-        "the node has no network to the hub",
-        later=False,
-        signature="hub",
-    ),
-    Correction(
-        re.compile(r"same dtype\b|expected (?:\w{1,12} )?scalar type|type \([^()]{1,40}\) should be the same"),
-        "types of numbers don't fit each other",
-        "is one precision set for the model, its inputs and its loss (bf16, fp16, autocast)?",
-    ),
-    Correction(re.compile(_NAMED + r"AssertionError\b"), "a check of the configuration failed", later=False),
-    Correction(
-        re.compile(_NAMED + r"TypeError\b"),
-        "a value has another type than the program expects: an option, the data, or a package's version",
-        later=False,
-    ),
-    Correction(
-        re.compile(_NAMED + r"IndexError\b"),
-        "an index lies outside what it looks into: the data, the vocabulary, or a size",
-        later=False,
-    ),
-    Correction(
-        re.compile(_NAMED + r"(?:KeyError|NotADirectoryError|FileNotFoundError(?!.* -> ))\b"),
-        "the program asks for a name, a place or a file that isn't there",
-        later=False,
-    ),
-    Correction(
-        re.compile(
-            r"Repo id must |Incorrect path_or_model_id: |Can't find '[^']{1,60}' at |path \S{1,300} does not exist"
-        ),
-        "the folder that it names is not there, or lacks a file, as the job sees it",
-        "does the folder exist on every node, inside the container, and is it complete (config.json, "
-        "adapter_config.json, the tokenizer's files)?",
-    ),
-    Correction(
-        re.compile(r"outgoing traffic has been disabled|[Oo]ffline mode is|OfflineModeIsEnabled"),
-        "the files are neither where it looks nor in the cache, and it may not download them",
-    ),
-    Correction(
-        re.compile(
-            r"not a local folder and is not a valid model|not appear to have (?:a |any )?files? named|"
-            r"(?:Repository|Revision|(?<!Local)Entry)NotFoundError|GatedRepoError|\bgated repo"
-        ),
-        "the name of the model or data set is wrong, its download is not complete, or the job may not read it",
-        "does the name exist on the hub, may your account read it, and was it downloaded whole before the job started?",
-    ),
-    Correction(
-        re.compile(r"\b40[0134] Client Error|HTTP (?:Error )?40[0134]\b"),
-        "a server refuses what it asks for",
-        "is the address right, does a proxy stand between (no_proxy), and may the job's token do this?",
-    ),
-    Correction(
-        re.compile(
-            _NAMED
-            + r"(?!RuntimeError)\w+(?:Error|Exception)\b.{0,400}(?:[Cc]onnection refused|Name or service not known)"
-        ),
-        "a service that it asks does not answer",
-        "is the service (a tracker, a store, a server) started, and its address and port right as this node sees them?",
-        later=False,
-    ),
-    Correction(
-        re.compile(_NAMED + r"PermissionError\b"),
-        "the job's user may not read or write there",
-        "let the caches lie in a folder of the user's own (HF_HOME, TORCH_EXTENSIONS_DIR, TRITON_CACHE_DIR)",
-    ),
-    Correction(
-        re.compile(_NAMED + r"MemoryError\b"),
-        "the host can't give what it asks for at once",
-        "is the size that it asks for right? fewer processes and data loader workers, or more memory (--mem=0)",
-    ),
-    Correction(
-        re.compile(r"\bstd::bad_alloc\b"),
-        "the host can't give the memory that it asks for",
-        "fewer processes on a node, or more memory (--mem=0)",
-    ),
-    Correction(
-        re.compile(r"Read-only file system"),
-        "the folder that it writes to is read-only for this job",
-        "write to another folder; if it was writable before, the node's disk may have failed (dmesg -T)",
-    ),
-    Correction(
-        re.compile(r"couldn't connect to 'https://huggingface\.co' to load"),
-        "the node does not reach the hub, and neither the cache nor the disk has what it names",
-        later=False,
-        signature="hub",
-    ),
-    Correction(
-        re.compile(r"MisconfigurationException|requires setting the environment"),
-        "its configuration asks for what this machine, or its environment, doesn't give",
-    ),
-    Correction(
-        re.compile(r"not match the version torch was compiled"),
-        "the CUDA toolkit that builds the kernels is not PyTorch's",
-        "use an image whose nvcc has PyTorch's CUDA version; DS_SKIP_CUDA_CHECK=1 where only the minor version differs",
-    ),
-    Correction(
-        re.compile(r"Expected to have finished reduction in the prior iteration"),
-        "a parameter takes no part in the loss",
-        "find_unused_parameters=True for DistributedDataParallel, or use each parameter in every step",
-    ),
-    Correction(re.compile(r"does not have a device"), "a tensor was never placed on a device", later=False),
-    Correction(
-        re.compile(
-            r"failed to import docker image|manifest (?:for \S{1,60} )?(?:unknown|not found)|pull access denied|"
-            r"could not open image|[Nn]o such image|image \S{1,60} not found"
-        ),
-        "the container's image was not found, or may not be read",
-    ),
+def changes(failure: Failure) -> list[tuple[str, dict[str, str]]]:
+    """What to change, each as a step and what its names stand for, by the exception, its traceback, and what its text
+    asks for itself; the most exact one first."""
+    text = f"{failure.message} {failure.more}".strip()
+    known = _evidence(failure, text)
+    is_general = failure.signature.role == "general"
+    found: list[tuple[str, dict[str, str]]] = []
+    for row in _rows(failure, text):
+        said = _said_by(row, failure, text) if row.step and (row.is_alone or not failure.rule) else None
+        if said is not None and not _lacks(row.step, filled := {**known, **said}):
+            if row.is_alone:
+                return [(row.step, filled)]
+            found.append((row.step, filled))
+            break
+    if failure.kind == "cause" and (asked := _asked(text)):
+        found.append(("it says itself what to do: {asked}", {"asked": asked}))
+    if not found and is_general and known["at"] and not failure.signature.next:
+        found.append((_GENERAL[bool(known["names"])], known))
+    if is_general and (part := component_of(tuple(frame.place for frame in failure.frames))):
+        found.append(("it comes from {part}: {look}", {"part": part[0], "look": part[1]}))
+    return found
+
+
+_GENERAL = (
+    "make this hold: {said} (`{source}`, {at}){called}",
+    "change {names} so that this holds: {said} (`{source}`, {at}){called}",
 )
 
 
-def correction_of(failure: Failure, steps: int) -> Correction | None:
-    """The correction that the line of a failure states; `steps`: of training, before it."""
+def _rows(failure: Failure, text: str) -> Iterator[Correction]:
+    """The rows that fit a failure."""
     if failure.kind != "cause" or failure.signature.again == "machine":
-        return None  # what a machine lacks, no option of the program gives it
-    own = (each for each in _CORRECTIONS if each.signature in ("", failure.signature.id))
-    return next((each for each in own if (each.later or not steps) and each.shape.search(failure.message)), None)
+        return  # what a machine lacks, no option of the program gives it
+    for row in corrections():
+        if row.signature in ("", failure.signature.id) and row.shape.search(text):
+            yield row
+
+
+def _said_by(row: Correction, failure: Failure, text: str) -> dict[str, str] | None:
+    """What the groups of a row stand for; None where its program text or its frame is another."""
+    match = row.shape.search(text)
+    said = {name: value or "" for name, value in match.groupdict().items()} if match else {}
+    if row.where and not any(row.where.search(frame.place) for frame in failure.frames[:3]):
+        return None
+    if row.code:
+        code = row.code.search(failure.frames[0].code) if failure.frames else None
+        if code is None:
+            return None
+        said |= {name: value or "" for name, value in code.groupdict().items()}
+    if "owner2" in said:
+        said["owner"] = said["owner"] or said["owner2"]
+    if "module" in said:
+        said["install"] = install_text(said["module"])
+    return said
+
+
+_OPTIONAL = frozenset(("node", "called", "hint", "text", "file", "below", "path"))
+"""Names that may stand for nothing."""
+
+
+def _lacks(step: str, known: Mapping[str, str]) -> bool:
+    """Whether nothing stands for a name of a step: for all of those that are numbered, or for one that is not."""
+    names = set(re.findall(r"{([a-z]+)(\d?)}", step))
+    plain = {name for name, number in names if not any(other == name and more for other, more in names)}
+    if any(not known.get(name) for name in plain - _OPTIONAL - {"memory"}):
+        return True
+    numbered = {name for name, number in names if number}
+    return any(not any(known.get(name + number) for other, number in names if other == name) for name in numbered)
+
+
+_LIBRARY = re.compile(r"(?:site|dist)-packages/|/python3\.\d{1,2}/|^<")
+_OPTION = re.compile(
+    r"(?<![\w.(/'\"-])(?:--[a-z][\w-]{2,60}|(?:[a-z]\w{0,40}\.)*[a-z][a-z0-9]*(?:_[a-z0-9]+)+)(?![\w(/.])"
+)
+_MOST_NAMES = 4
+_DATA_KEY = re.compile(r"(?i)batch|sample|row|item|example|data|feature|record|column|entry|line")
+_FILE_KEY = re.compile(r"(?i)state|ckpt|checkpoint|weight|param_group|tensor")
+_OPTION_KEY = re.compile(r"(?i)conf|cfg|arg|option|kwarg|setting|registry|mapping|param")
+
+
+def _evidence(failure: Failure, text: str) -> dict[str, str]:
+    """What a traceback says, by the names that steps use."""
+    frames = tuple(frame for frame in failure.frames if not is_plumbing(frame.place)) or failure.frames
+    function = f"`{frames[0].name}`" if frames and frames[0].name else ""
+    if len(frames) > 1 and frames[0].code.startswith("raise "):
+        frames = frames[1:]  # what it was called with counts
+    own = next((frame for frame in frames if not _LIBRARY.search(frame.file)), None)
+    code = frames[0].code if frames else ""
+    names = list(dict.fromkeys(name.rpartition("self.")[2] for name in _OPTION.findall(f"{text} {code}")))[:_MOST_NAMES]
+    asker = next((frame for frame in frames if "importlib" not in frame.file), None)
+    said = _NAME.sub("", failure.message)[:_LONGEST_SAID].strip()
+    return {
+        "at": _place(frames[0]) if frames else "",
+        "call": _place(own, with_code=own is not frames[0]) if own else (_place(frames[0]) if frames else ""),
+        "called": f"; called by {_place(own, with_code=True)}" if own and own is not frames[0] else "",
+        "source": code,
+        "said": said or failure.message,
+        "names": ", ".join(f"`{name}`" for name in names),
+        "asker": _place(asker) if asker else "the program",
+        "function": function,
+        "node": f" on {failure.node}" if failure.node else "",
+        "look": _look(code, frames),
+    }
+
+
+_NAME = re.compile(r"^(?:[\w.]{1,80}\.)?\w{1,60}: ?")
+_LONGEST_SAID = 200
+
+
+def _look(code: str, frames: tuple[Frame, ...]) -> str:
+    """Where a key that is missing would have to come from, by the name of what was asked for it."""
+    place = f"{code} {frames[0].place}" if frames else code
+    if _FILE_KEY.search(place):
+        return "the checkpoint or its state does not hold it: is it of this model, framework and release?"
+    if _OPTION_KEY.search(place):
+        return "add that key to the configuration, or use the release that knows it; is it spelled as the others are?"
+    if _DATA_KEY.search(place):
+        return (
+            "the data lack that column or field, or one of the samples does: add it, or name the column in the options"
+        )
+    return "is it spelled right, and set before?"
+
+
+def _place(frame: Frame, with_code: bool = False) -> str:
+    name = f" in {frame.name}" if frame.name and not frame.name.startswith("<") else ""
+    code = f" (`{frame.code[:120]}`)" if with_code and frame.code else ""
+    return f"{frame.path(3)}:{frame.line}{name}{code}"
+
+
+_ASKS = re.compile(
+    r"(?:^|(?<=[.!?;:,] ))(?P<said>(?:(?i:please|try|make sure|ensure|consider|set|use|install|pass|specify|"
+    r"upgrade|downgrade|update|increase|reduce|decrease|remove|disable|enable|run|check|commit|add|change|did you|you "
+    r"(?:should|must|need to|can|may|have to)|to (?:fix|avoid|disable|resolve|use|enable)|either)|Hint:) "
+    r"(?:[^.!?;]|[.!?](?=\w)){8,220})"
+)
+"""What an exception's own text asks for, as a sentence of it."""
+_NO_HELP = re.compile(
+    r"(?i)report|issue|stack ?trace|traceback|above|see (?:the )?log|GLHF|debugging|CUDA_LAUNCH|error logs?\b"
+)
+
+
+def _asked(text: str) -> str:
+    return next((said["said"].strip() for said in _ASKS.finditer(text) if not _NO_HELP.search(said["said"])), "")
 
 
 _RAISED = (
@@ -181,6 +177,7 @@ _RAISED = (
     "srun-step",
 )
 """Signatures of what a program says of itself, in words that no row knows."""
+_NAMED = r"^(?:[\w.]{0,80}\.)?"
 _MAY_PASS = re.compile(
     r"(?i)time[ds]? ?-?out\b|timeout|deadline|\bconnect(?:ion|ing)?\b|ConnectionError|HTTP(?:S?Connection|Error)|"
     r"HTTP (?:error )?5\d\d|too many requests|rate limit|unavailable|unreachable|temporar|try again|\bretr(?:y|ies)\b|"

@@ -124,31 +124,6 @@ ENVIRONMENT: tuple[Signature, ...] = (
         role="general",
     ),
     fault(
-        "package-version",
-        r"^(?:[A-Za-z_]\w*\.)*(?:AssertionError|ImportError|RuntimeError|ValueError|NotImplementedError): "
-        r"(?P<text>.{0,300}(?:\bnot (?:been )?installed|[Pp]lease (?:pip )?install|pip install|"
-        r"(?:maximum|minimum|required) version|requires? (?:at least )?[\w.-]{1,40} ?(?:>=|<=|==|~=|>|<) ?v?\d|"
-        r"[\w-] ?(?:>=|<=|==|~=) ?v?\d[\w.]{0,20} (?:is required|is needed|but|or newer)|"
-        r"version \S{1,40} or (?:newer|above|later|higher)|(?:is )?not (?:available|supported) in this version).*)$",
-        "a package is missing, or its version is not supported: {text}",
-        "AssertionError: FlashAttention maximum version 2.5.8 is supported.",
-        "AssertionError: version 2 is here",
-        _FACTS,
-        role="general",
-    ),
-    fault(
-        "call-mismatch",
-        r"^(?:TypeError: (?P<text>.{0,200}(?:got an unexpected keyword argument|missing \d+ required (?:positional|"
-        r"keyword-only) argument|takes (?:from )?\d+ (?:to \d+ )?positional arguments? but).*)|"
-        r"AttributeError: (?P<text2>module '[^']{1,200}' has no attribute .*))$",
-        "the program was written for another version of a package that it calls: {text}{text2}",
-        "TypeError: __init__() got an unexpected keyword argument 'tp_group'",
-        "TypeError: unsupported operand type(s) for +",
-        "compare the package's version with the one that the framework requires (its requirements, its container)",
-        _FACTS,
-        role="general",
-    ),
-    fault(
         "process-limit",
         r"can't start new thread|pthread_create failed|[Tt]hread creation failed|"
         r"(?:thread|fork|Cannot fork|vfork): (?:retry: )?Resource temporarily unavailable|"

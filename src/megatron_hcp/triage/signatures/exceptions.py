@@ -12,7 +12,6 @@ EXCEPTIONS: tuple[Signature, ...] = (
         "the program raised {exc}: {text}",
         "ValueError: could not load the tokenizer",
         "Errors: 0",
-        "read the traceback above this line",
         role="general",
         again="chance",
     ),
@@ -22,7 +21,6 @@ EXCEPTIONS: tuple[Signature, ...] = (
         "the program raised {exc}: {text}",
         "Exception: the data are not there",
         "no Exception: all is well",
-        "read the traceback above this line",
         tokens=(b"xception: ",),
         role="general",
         again="chance",
@@ -33,7 +31,6 @@ EXCEPTIONS: tuple[Signature, ...] = (
         "the program raised {exc}: {text}",
         "requests.exceptions.ReadTimeout: no answer",
         "requests.exceptions is a module: of requests",
-        "read the traceback above this line",
         tokens=(b"exceptions.", b"errors.", b"exception."),
         role="general",
         again="chance",
@@ -54,8 +51,6 @@ EXCEPTIONS: tuple[Signature, ...] = (
         "the program raised {exc} without a text",
         "AssertionError",
         "No Error",
-        "read the traceback above this line",
-        "hcp check {launch}",
         role="general",
         again="chance",
     ),
@@ -66,7 +61,6 @@ EXCEPTIONS: tuple[Signature, ...] = (
         "the program raised {exc}: {text}",
         "filelock.Timeout: The file lock '/cache/x.lock' could not be acquired.",
         "KeyboardInterrupt",
-        "read the traceback above this line",
         tokens=(),
         role="general",
         again="chance",
@@ -115,6 +109,44 @@ LEFT_EARLY = Signature(
     "",
 )
 """Stands for the last line of a rank's own log; it is no row of the table."""
+
+_QUIET = (
+    "the others say that they {}, this rank alone says nothing of it, so the fault is its; the last line of its log: "
+    "{{text}}"
+)
+HUNG = Signature(
+    "rank-hung",
+    "",
+    "cause",
+    "chance",
+    (),
+    r"^(?P<text>.+)$",
+    _QUIET.format("waited in vain"),
+    (
+        "what does this rank do after that line: data, a download, a save, a lock, a call that the others don't make? "
+        "py-spy dump --pid of its process shows it, if it happens again",
+        "if the work is meant to take so long, raise the group's timeout (--distributed-timeout-minutes)",
+    ),
+    "refreshing the index",
+    "",
+)
+GONE = Signature(
+    "rank-gone",
+    "",
+    "cause",
+    "chance",
+    (),
+    r"^(?P<text>.+)$",
+    _QUIET.format("lost another"),
+    (
+        "it was killed or crashed without a word: dmesg -T on {node} (the OOM killer, a lost GPU), and "
+        "sacct -j {job} --format=JobID,State,ExitCode,NodeList,MaxRSS",
+        "with PYTHONFAULTHANDLER=1 a crash shows its Python line",
+    ),
+    "step 30",
+    "",
+)
+"""These two stand for the last line of a rank's own log; they are no rows of the table."""
 
 CUT = Signature(
     "traceback-cut",

@@ -23,12 +23,13 @@ NODE: tuple[Signature, ...] = (
         r"unable to (?:write|open|mmap|allocate) (?:\d+ bytes (?:from|to) )?(?:to )?"
         r"(?:file|shared memory)|"
         r"Caught signal 7 \(Bus error|/dev/shm: No space left|No space left on device: '/dev/shm|"
-        r"Error while creating shared memory segment",
+        r"Error while creating shared memory segment|/dev/shm/\S{1,80} .{0,40}No space left",
         "a process ran out of shared memory (/dev/shm): a data loader's worker, or NCCL",
         "RuntimeError: DataLoader worker (pid 5) is killed by signal: Bus error. It is possible that dataloader's "
         "workers are out of shared memory.",
         "RuntimeError: DataLoader worker (pid 5) exited unexpectedly",
-        "give the container a larger /dev/shm (--shm-size, or an emptyDir of medium Memory)",
+        "give the container a larger /dev/shm: docker run --shm-size=16g or --ipc=host; in a pod an emptyDir of medium "
+        "Memory mounted at /dev/shm",
     ),
     fault(
         "loader-killed",
@@ -42,6 +43,20 @@ NODE: tuple[Signature, ...] = (
         SACCT,
         "fewer data loader workers (--num-workers), or more memory (--mem=0)",
         rule="CP024",
+    ),
+    fault(
+        "task-hung",
+        r"\btask (?P<task>(?:python|pt_|ray)[^\s:]{0,30}:\d{1,9}) blocked for more than (?P<text>\d{1,5}) seconds",
+        "the kernel saw process {task} stuck for {text} s in a call that nothing can interrupt, usually of a file "
+        "system that froze; ranks that wait for it follow",
+        "INFO: task python:280058 blocked for more than 120 seconds.",
+        "INFO: task epilog.sh:76609 blocked for more than 120 seconds.",
+        "the call trace below it names the file system or driver: is that mount well on {node} (ls, df)? end the job, "
+        "wait for it or exclude the node, and resume from the last checkpoint",
+        tokens=(b" blocked for more than ",),
+        role="general",
+        again="chance",
+        at_any_level=True,
     ),
     fault(
         "disk-full",

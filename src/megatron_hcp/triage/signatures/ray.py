@@ -127,7 +127,7 @@ RAY: tuple[Signature, ...] = (
         "give Ray the CPUs of the allocation (ray start --num-cpus=$SLURM_CPUS_ON_NODE), a short, empty "
         "--temp-dir, and a high enough process limit (ulimit -u)",
         "the cause is in session_latest/logs (raylet.err, gcs_server.err, python-core-worker-*)",
-        tokens=(ERROR, b"not registered within", b"processes died"),
+        tokens=(ERROR, b"not registered within", b"processes died", b"timed out during"),
         role="general",
     ),
     fault(

@@ -32,13 +32,20 @@ _BOOLS = {**dict.fromkeys(("yes", "true", "t", "y", "1"), True), **dict.fromkeys
 
 
 def as_line(option: ParserOption) -> str:
-    return "\t".join((" ".join(option.names), *option[1:]))
+    """An option's line in a table: its destination is left out where it is what argparse makes of the first name."""
+    dest = "" if option.dest == dest_of(option.names[0], "") else option.dest
+    return "\t".join((" ".join(option.names), dest, *option[2:]))
+
+
+def dest_of(names: str, written: str) -> str:
+    """The destination of an option whose names and destination stand so in its line."""
+    return written or names.partition(" ")[0][2:].replace("-", "_")
 
 
 def option_of(line: str) -> ParserOption:
     """An option from its line in a table."""
     names, dest, action, kind, nargs, default, choices, const = line.split("\t")
-    return ParserOption(tuple(names.split()), dest, action, kind, nargs, default, choices, const)
+    return ParserOption(tuple(names.split()), dest_of(names, dest), action, kind, nargs, default, choices, const)
 
 
 _LITERALS = Expressions()

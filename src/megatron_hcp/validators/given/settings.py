@@ -44,7 +44,7 @@ def _option_line(line: str) -> tuple[list[str], str, Any]:
     """(keys, destination, default) of an option's line, which most releases share."""
     names, dest, _, _, _, default, _ = line.split("\t", 6)
     keys = [name[2:] for name in names.replace("-", "_").split(" ")]
-    return keys, dest, PLAIN[default] if default in PLAIN else default_value(default)
+    return keys, dest or keys[0], PLAIN[default] if default in PLAIN else default_value(default)
 
 
 def arguments_of(launch: Launch, parser: ParserTable) -> Thing:

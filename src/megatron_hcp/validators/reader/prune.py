@@ -6,13 +6,14 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 
+from megatron_hcp.validators.given.options import dest_of
 from megatron_hcp.validators.program import Unit
 
 _TEXT = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"")
 _NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
 _WORD = re.compile(r"\w+")
 _TARGETS = re.compile(r"[A-Za-z_]\w*(, [A-Za-z_]\w*)*\Z")
-_CHANGES = (".pop(", "setattr(", "copy_fields(", "instantiate(", "with_defaults(")
+CHANGES = (".pop(", "setattr(", "copy_fields(", "instantiate(", "with_defaults(")
 
 
 def pruned(units: Mapping[str, Unit], starts: Iterable[str], made: Iterable[str] = ()) -> dict[str, Unit]:
@@ -59,7 +60,7 @@ def read_settings(lines: Iterable[str], units: Mapping[str, Unit]) -> list[str]:
 def read_options(lines: Iterable[str], units: Mapping[str, Unit]) -> Iterator[str]:
     """Those lines of a table of options whose destination the units may read."""
     words = {word for unit in units.values() for line in (*unit.lines, *unit.head) for word in _WORD.findall(line)}
-    return (line for line in lines if line.split("\t")[1] in words)
+    return (line for line in lines if dest_of(*line.split("\t")[:2]) in words)
 
 
 def _reads(line: str, words: set[str], units: Mapping[str, Unit]) -> bool:
@@ -96,25 +97,25 @@ def _last(name: str) -> str:
 
 def _changes(unit: Unit) -> bool:
     return any(
-        (" = " in line and not _TARGETS.match(line.lstrip().partition(" = ")[0]) and _is_assignment(line.lstrip()))
-        or any(change in line for change in _CHANGES)
+        (" = " in line and not _TARGETS.match(line.lstrip().partition(" = ")[0]) and is_assignment(line.lstrip()))
+        or any(change in line for change in CHANGES)
         for line in unit.lines
     )
 
 
-def _is_assignment(line: str) -> bool:
+def is_assignment(line: str) -> bool:
     return line.partition(" ")[0] not in ("if", "for", "check", "stop", "return", "do", "forget", "else", "del")
 
 
 def _smaller(unit: Unit, acting: set[str]) -> Unit:
     """The unit with the statements on which a guard, a result or a change depends, and the blocks around them."""
-    around = _around(unit.lines)
+    around = around_each(unit.lines)
     names: set[str] = set()
     live: set[int] = set()
     waiting = [place for place, line in enumerate(unit.lines) if _is_root(line, acting)]
     by_name: dict[str, list[int]] = {}
     for place, line in enumerate(unit.lines):
-        for name in _assigned(line):
+        for name in assigned_names(line):
             by_name.setdefault(name, []).append(place)
     while waiting:
         place = waiting.pop()
@@ -136,7 +137,7 @@ def _smaller(unit: Unit, acting: set[str]) -> Unit:
     return unit._replace(lines=tuple(lines))
 
 
-def _around(lines: Sequence[str]) -> list[list[int]]:
+def around_each(lines: Sequence[str]) -> list[list[int]]:
     """For each line the lines that head the blocks around it, the innermost first; with an `else` comes its `if`."""
     heads: list[list[int]] = []
     stack: list[tuple[int, int]] = []  # (depth, line)
@@ -158,15 +159,15 @@ def _is_root(line: str, acting: set[str]) -> bool:
         return True
     if word in ("if", "for", "else", "break", "continue"):
         return False
-    acts = any(_last(name) in acting or name in acting for name in _words(text)) or any(one in text for one in _CHANGES)
-    return acts or (word != "do" and not _assigned(line))
+    acts = any(_last(name) in acting or name in acting for name in _words(text)) or any(one in text for one in CHANGES)
+    return acts or (word != "do" and not assigned_names(line))
 
 
-def _assigned(line: str) -> list[str]:
+def assigned_names(line: str) -> list[str]:
     """The local names that a statement assigns, if it assigns nothing else."""
     text = line.lstrip()
     target, equals, _ = text.removeprefix("forget ").partition(" = ")
-    is_local = _TARGETS.match(target) and (equals or text.startswith("forget ")) and _is_assignment(text) | (not equals)
+    is_local = _TARGETS.match(target) and (equals or text.startswith("forget ")) and is_assignment(text) | (not equals)
     if text.startswith("for "):
         return text[4:].partition(" in ")[0].split(", ")
     return target.split(", ") if is_local else []
@@ -176,7 +177,7 @@ def _value(line: str) -> str:
     """What a statement reads: an assignment of names does not read them."""
     text = line.lstrip()
     target, equals, value = text.partition(" = ")
-    return value if equals and _is_assignment(text) and _TARGETS.match(target) else text
+    return value if equals and is_assignment(text) and _TARGETS.match(target) else text
 
 
 _OF_MACHINE = ("env", "at_least", "int", "bool")
@@ -186,7 +187,7 @@ _APART = ("...", "NVTE_APPLY_QK_LAYER_SCALING")
 
 def only_about(lines: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
     """The guards that read fields of some names and the machine alone, in blocks of conditions that do so too."""
-    around = _around(lines)
+    around = around_each(lines)
 
     def is_about(place: int) -> bool:
         word, _, rest = lines[place].lstrip().partition(" ")

@@ -21,6 +21,7 @@ from megatron_hcp.validators.reader.syntax import (
     targets,
     with_free_names,
 )
+from megatron_hcp.validators.reader.unbound import with_unbound_checks
 
 _SAYS = ("print", "warn", "log", "debug", "info", "error")
 """How the names of functions begin that only say something."""
@@ -85,7 +86,7 @@ class Reader:
         node = with_free_names(node)
         translator = self.translator_of(found, node)
         body = Body(translator)
-        lines = (*self._globals(found.path, node), *body.block(node.body, 0))
+        lines = (*self._globals(found.path, node), *body.block(with_unbound_checks(node), 0))
         self.methods |= translator.methods
         outside = Translator(self.sources, self.register, Scope(found.path, (), {}))
         given = [*node.args.posonlyargs, *node.args.args]
@@ -195,11 +196,9 @@ class Body:
         elif isinstance(line, (ast.Break, ast.Continue)):
             yield pad + type(line).__name__.lower()
         elif isinstance(line, ast.Delete):
-            deleted = map(ast.unparse, line.targets)
-            yield from (f"{pad}del {target}" for target in deleted if not target.startswith("os."))
+            yield from (f"{pad}del {one}" for one in map(ast.unparse, line.targets) if not one.startswith("os."))
         elif isinstance(line, ast.While):
-            changed = sorted({ast.unparse(target) for one in nodes_in(line) for target in targets(one)})
-            if changed:
+            if changed := sorted({ast.unparse(target) for one in nodes_in(line) for target in targets(one)}):
                 yield f"{pad}forget {', '.join(changed)}"
         else:
             yield from self._change(line, pad)
@@ -254,6 +253,7 @@ class Body:
         text = {
             ("append", 1): "{owner} + list([{0}])",
             ("extend", 1): "{owner} + list({0})",
+            ("add", 1): "set(list({owner}) + list([{0}]))",
             ("insert", 2): "{owner}[:{0}] + list([{1}]) + {owner}[{0}:]",
         }.get((method, len(given)))
         if text is None:

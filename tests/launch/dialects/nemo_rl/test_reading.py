@@ -56,6 +56,15 @@ def test_a_child_takes_over_what_it_does_not_say(folder: Path) -> None:
     assert (found["tp"], found["cp"], found["strategy"], found["world_size"]) == (2, 4, "megatron", 8)
 
 
+def test_a_power_of_ten_without_a_dot_is_a_number_as_it_is_for_omegaconf(folder: Path) -> None:
+    (folder / "base.yaml").write_text(f"{BASE}  lr: 3e-7\n")
+    (folder / "child.yaml").write_text(f"{CHILD}  eps: -1e8\n  name: '3e-7'\n  other: 3e-7x\n")
+    reading = load_launch(str(folder / "child.yaml"), LoadOptions()).reading
+    found = {setting.key: setting.value for setting in reading.settings}
+    assert (found["policy.lr"], found["policy.eps"]) == (3e-7, -1e8)
+    assert (found["policy.name"], found["policy.other"]) == ("3e-7", "3e-7x")
+
+
 def test_references_are_those_of_the_merged_configuration(folder: Path) -> None:
     found = facts(folder / "child.yaml")
     assert (found["sequence_multiple"], found["train_mb_tokens"]) == (2, 1024 * 4)

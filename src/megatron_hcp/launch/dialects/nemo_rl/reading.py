@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping
 from posixpath import normpath
 from typing import Any, NamedTuple
@@ -19,6 +20,7 @@ from megatron_hcp.launch.fact import Acceptance, Beside, Fact, Form, Reading, Se
 from megatron_hcp.launch.forms.yaml.settings import MAX_CHARACTERS, YamlDoc, load_yaml
 
 _MOST_FILES = 20
+_EXPONENT = re.compile(r"[-+]?\d{1,30}[eE][-+]?\d{1,3}")
 _WANTED = "a NeMo-RL configuration"
 _NO_MEGATRON = {
     "cp": 1,
@@ -200,7 +202,8 @@ class _Inheritance:
             if parent is not None:
                 whole = self.of(parent, os.path.dirname(place), inside, (*above, normpath(place)))
                 base = merged(base, whole.settings, parent)
-        own = [setting for setting in doc.settings if setting.key != "defaults"]
+        lines = doc.text.splitlines()
+        own = [_as_omegaconf_has_it(setting, lines) for setting in doc.settings if setting.key != "defaults"]
         return Inherited(tuple(merged(base, own, doc)), tuple(self.files), self.missing)
 
     def named(self, name: str, folder: str | None) -> Inherited:
@@ -257,6 +260,13 @@ class _Inheritance:
 
 def _names(value: object) -> list[str]:
     return [value] if isinstance(value, str) else [str(item) for item in value] if isinstance(value, list) else []
+
+
+def _as_omegaconf_has_it(setting: Setting, lines: list[str]) -> Setting:
+    """`3e-7` is a number for OmegaConf, and text for YAML 1.1, which asks for a dot; in quotes it is text for both."""
+    value, place = str(setting.value), setting.location
+    is_plain = place is not None and lines[place.line - 1].startswith(value, place.column - 1)
+    return setting._replace(value=float(value)) if is_plain and _EXPONENT.fullmatch(value) else setting
 
 
 def merged(base: Iterable[Setting], over: Iterable[Setting], doc: YamlDoc) -> list[Setting]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 
 from megatron_hcp.bash.value import Field, Hole, Item, Items, Lit, Maybe, Span, Unseen, Value
@@ -93,6 +94,9 @@ def take_apart(items: Items, context: StartContext, span: Span) -> Started | Han
             if name in ("mpirun", "mpiexec"):
                 options = mpi_options(items, place + 1, later)
                 context = context.with_options("mpirun", options.found, options.unseen)
+                words = items[place + 1 : later]
+                given = [word for before, word in itertools.pairwise(words) if _text(before) == "-x"]
+                context = context.with_environment(_env(tuple(given), 0, StartContext())[1].environment)
             if name in ("mpirun", "mpiexec", "horovodrun", "accelerate", "bsub", "qsub"):
                 context = context._replace(start=None, doubt=f"started by {name}")
             place = later
@@ -127,7 +131,7 @@ def _is_flag(item: Item) -> bool:
 def _next_program(items: Items, start: int, scripts: bool = True) -> int | None:
     for place in range(start, len(items)):
         name = _name(items[place])
-        if name in ("srun", "env", "torchrun", "ft_launcher", "ray") or _PYTHON.match(name):
+        if name in ("srun", "env", "torchrun", "ft_launcher", "ray", "uv") or _PYTHON.match(name):
             return place
         if name in _SHELLS and any(_is_command_option(item) for item in items[place + 1 : place + 4]):
             return place

@@ -3,9 +3,10 @@
 Only regular files in the script's own folder or below are read, else in the repository that the folder is in, or below
 the current folder if the script is named from there (`ground/below.py`), and what `--source` names:
 
+* a relative path leads from the script's folder, from the repository's root, or from a folder between them;
 * an absolute path leads to another copy of the script's repository, such as a container's, if it goes through a folder
   named like one at the repository's root: `/opt/slime/scripts/models/x.sh` in a checkout with the package `slime`; so
-  does one from the user's home, `~/slime/…`;
+  does one from the user's home, `~/slime/…`, and any path through the first two folders of the script's own place;
 * a relative path, once the script has changed to a folder that isn't known here, leads to the one file of the
   repository that it can mean: from that folder in another copy, from the script's folder, or from the root; without
   a repository, the file beside the script, if the path leads to a folder like the script's;
@@ -144,15 +145,15 @@ class Files:
 
 
 def _in_repository(folder: str, path: str) -> str | None:
-    """The file at a path below the script's folder, else in the same repository.
-
-    There the path leads from the script's folder, or from the repository's root, where such scripts are started.
-    """
+    """The file at a path below the script's folder, else in the same repository."""
     place = file_below(folder, path, _WANTED) if ".." not in path.split("/") else None
     repository = None if place is not None else _root(folder)
     if repository is None:
         return place
-    return file_below(repository, path, _WANTED, of=folder) or file_below(repository, path, _WANTED)
+    above = os.path.relpath(folder or ".", repository)
+    starts = [above, "", *(above.rsplit("/", number)[0] for number in range(1, above.count("/") + 1))]
+    found = (file_below(repository, f"{start}/{path}".lstrip("/"), _WANTED) for start in starts)
+    return next(filter(None, found), None) or _through_its_folders(folder, repository, path)
 
 
 def _root(folder: str) -> str | None:
@@ -167,7 +168,15 @@ def _in_its_copy(folder: str, path: str) -> str | None:
     if repository is None:
         return None
     tails = (tail for _, tail in _tails(repository, path))
-    return next((place for tail in tails if (place := file_below(repository, tail, _WANTED))), None)
+    found = next((place for tail in tails if (place := file_below(repository, tail, _WANTED))), None)
+    return found or _through_its_folders(folder, repository, path)
+
+
+def _through_its_folders(folder: str, repository: str, path: str) -> str | None:
+    """The file to which a path leads through the first two folders of the script's own place in the repository."""
+    own, names = os.path.relpath(folder or ".", repository).split("/")[:2], path.split("/")
+    at = next((at for at in range(1, len(names) - 2) if names[at : at + 2] == own), None)
+    return None if at is None else file_below(repository, "/".join(names[at:]), _WANTED)
 
 
 def _after_a_change(folder: str, path: str, here: str) -> list[str]:

@@ -30,10 +30,12 @@ _WORD = re.compile(rb"""(?:"[^"]*"|'[^']*'|<[^<>#]*>|\\.|[^\s"'\\#])+|(?P<commen
 
 
 def slurm_variable(name: str, options: Mapping[str, Option], span: Span) -> Value | None:
-    """The value of a variable that Slurm sets, placed at `span`; None for all others.
+    """The value of a variable that Slurm (or mpirun) sets, placed at `span`; None for all others.
 
     `options` are those of the launch by their full names, such as `sbatch.nodes`.
     """
+    if name.startswith(("OMPI_", "PMI_", "PMIX_")):
+        return (Hole(f"{name} is set by MPI in each rank", span),)
     if not name.startswith("SLURM_"):
         return None
     text = _known(options, _SAME.get(name, ""))

@@ -26,9 +26,11 @@ _NOTHING = """
 slime.utils.reloadable_process_group.monkey_patch_torch_dist
 slime.utils.reloadable_process_group.register_default_process_group
 slime.observability.logging_utils.init_tracking
+slime.utils.logging_utils.init_tracking
 slime.utils.memory_utils.clear_memory
 slime.utils.memory_utils.print_memory
 slime.observability.train_metric_utils.log_rollout_data
+slime.backends.megatron_utils.data.log_rollout_data
 """.split()
 _BEGINS = (
     ("slime.ray.train_actor.TrainRayActor.init", "groups"),
@@ -90,8 +92,9 @@ def late() -> None:
         replace_everywhere(name, lambda *_, **__: None)
     replace_everywhere("slime.backends.megatron_utils.checkpoint.load_checkpoint", lambda *_, **__: (0, 0))
     replace(f"{_ACTOR}.TensorBackuper", Backups)
-    for name in ("Disk", "Distributed", "Tensor"):
-        replace(f"{_ACTOR}.UpdateWeightFrom{name}", lambda *_, **__: SimpleNamespace())
+    for name in vars(importlib.import_module(_ACTOR)):
+        if name.startswith("UpdateWeightFrom"):
+            replace(f"{_ACTOR}.{name}", lambda *_, **__: SimpleNamespace())
     for name in ("sleep", "wake_up"):
         replace(f"{_ACTOR}.MegatronTrainRayActor.{name}", lambda *_, **__: None)
     replace("slime.backends.megatron_utils.initialize.np", _Numpy())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import inspect
 from types import SimpleNamespace
@@ -13,15 +14,22 @@ STANDS_FOR = "the rollouts of one step, and the rewards"
 CANNOT_TELL = "the lengths of real answers, what the rollout engine returns beside tokens"
 
 _PROMPT, _MOST, _TOKEN = 64, 2048, 2
-_LISTS = ("tokens", "response_lengths", "rewards", "truncated", "loss_masks", "rollout_ids", "rollout_mask_sums",
-          "sample_indices", "rollout_log_probs", "teacher_log_probs")  # fmt: skip
+_WHOLE = ("total_lengths", "raw_reward")
+"""Lists that each rank has of all samples; of the others it has its own."""
 
 
 def rollouts(args: Any, config: dict[str, int]) -> list[Any]:
     """For each data-parallel rank what its actor is given: of one step, as many micro-batches as the pipeline needs."""
     RECORD.used("rollouts")
-    schedule: Any = importlib.import_module("slime.utils.dp_schedule").build_dp_schedule
-    data = _samples(args)
+    data, ranks = _samples(args), config["dp_size"]
+    try:
+        schedule: Any = importlib.import_module("slime.utils.dp_schedule").build_dp_schedule
+    except ModuleNotFoundError:  # until 0.2.4 the actor makes micro-batches of what it is given, all of a batch
+        tokens = (getattr(args, "max_tokens_per_gpu", None) or 0) * args.context_parallel_size
+        fits = max(1, tokens // max(data["total_lengths"])) if args.use_dynamic_batch_size else args.micro_batch_size
+        args.global_batch_size = min(args.global_batch_size, 2 * args.pipeline_model_parallel_size * fits * ranks)
+        shares = (range(rank, args.global_batch_size, ranks) for rank in range(ranks))
+        return [SimpleNamespace(inner=_of_samples(data, list(share))) for share in shares]
     indices = next(name for name in inspect.signature(schedule).parameters if name.endswith("_indices"))
     parts, batches, counts, sizes = schedule(
         args,
@@ -49,18 +57,21 @@ def _samples(args: Any) -> dict[str, list[Any]]:
         "raw_reward": [float(number % 2) for number in numbers],
         "truncated": [0] * len(lengths),
         "loss_masks": [[1] * length for length in lengths],
-        "rollout_ids": numbers,
-        "sample_indices": numbers,
-        "rollout_mask_sums": lengths,
+        **dict.fromkeys(("rollout_ids", "group_ids", "sample_indices"), numbers),
+        **dict.fromkeys(("rollout_mask_sums", "group_mask_sums"), lengths),
         "rollout_log_probs": [[-1.0] * length for length in lengths],
         "teacher_log_probs": [[-1.0] * length for length in lengths],
     }
 
 
+def _of_samples(data: dict[str, list[Any]], part: list[int]) -> dict[str, Any]:
+    found = {name: values if name in _WHOLE else [values[one] for one in part] for name, values in data.items()}
+    return {**found, "partition": part}
+
+
 def _of_rank(data: dict[str, list[Any]], part: list[int], batches: list[list[int]], size: int) -> dict[str, Any]:
-    part = part[: sum(map(len, batches))]
-    found: dict[str, Any] = {name: [data[name][sample] for sample in part] for name in _LISTS}
-    found |= {"partition": part, "total_lengths": data["total_lengths"], "raw_reward": data["raw_reward"]}
+    found = _of_samples(data, part[: sum(map(len, batches))])
     found |= {"global_batch_sizes": [size], "num_microbatches": [len(batches)], "micro_batch_indices": batches}
-    importlib.import_module("slime.observability.rollout_data_utils").tensorize_rollout_data_for_training(found)
+    with contextlib.suppress(ModuleNotFoundError):  # until 0.3.0 the actor makes tensors itself
+        importlib.import_module("slime.observability.rollout_data_utils").tensorize_rollout_data_for_training(found)
     return found
