@@ -23,7 +23,7 @@ NODE: tuple[Signature, ...] = (
         r"unable to (?:write|open|mmap|allocate) (?:\d+ bytes (?:from|to) )?(?:to )?"
         r"(?:file|shared memory)|"
         r"Caught signal 7 \(Bus error|/dev/shm: No space left|No space left on device: '/dev/shm|"
-        r"Error while creating shared memory segment|/dev/shm/\S{1,80} .{0,40}No space left",
+        r"Error while creating shared memory segment|extend /dev/shm/",
         "a process ran out of shared memory (/dev/shm): a data loader's worker, or NCCL",
         "RuntimeError: DataLoader worker (pid 5) is killed by signal: Bus error. It is possible that dataloader's "
         "workers are out of shared memory.",
