@@ -10,6 +10,7 @@ from random import Random
 from typing import Any
 
 from megatron_hcp.triage.signatures.table import SIGNATURES
+from support.examples import EXAMPLES
 
 _RECORDS: tuple[dict[str, Any], ...] = (
     {"event": "start", "job": "12", "attempt": 0, "start": "srun", "nodes": ["n1", "n2"], "gpus_per_node": 8},
@@ -28,7 +29,7 @@ _MEASURED = (
 )
 """Lines whose numbers count."""
 _HONEST = (
-    *(row.example for row in SIGNATURES),
+    *(EXAMPLES[row.id].example for row in SIGNATURES),
     *(f"hcp-job: {json.dumps(record)}" for record in _RECORDS),
     *_MEASURED,
 )

@@ -10,6 +10,7 @@ from megatron_hcp.triage.read import triage
 from megatron_hcp.triage.report import diagnosis_document, diagnosis_json
 from megatron_hcp.triage.screen_text import diagnosis_text
 from megatron_hcp.triage.signatures.table import SIGNATURES
+from support.examples import EXAMPLES
 from support.logs import context_of, said
 from support.rows import rows
 
@@ -145,5 +146,5 @@ def test_an_exceptions_name_that_is_not_said_leaves_no_empty_parentheses(tmp_pat
 @pytest.mark.slow
 @rows("row", SIGNATURES)
 def test_every_step_of_the_table_can_be_filled(row, tmp_path):
-    steps, _ = _next(tmp_path, _start() + context_of(row) + said(row, row.example) + "\n", "train.sh")
+    steps, _ = _next(tmp_path, _start() + context_of(row) + said(row, EXAMPLES[row.id].example) + "\n", "train.sh")
     assert not any("{" in step or "}" in step for step in steps)

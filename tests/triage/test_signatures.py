@@ -7,6 +7,7 @@ import pytest
 from megatron_hcp.triage.is_cp_on import CpPlan
 from megatron_hcp.triage.read import triage
 from megatron_hcp.triage.signatures.table import SIGNATURES
+from support.examples import EXAMPLES
 from support.logs import context_of, said
 from support.rows import rows
 
@@ -20,13 +21,13 @@ def _seen(tmp_path, line, context=""):
 
 @rows("row", SIGNATURES)
 def test_the_example_is_recognised_as_this_row(row, tmp_path):
-    assert _seen(tmp_path, said(row, row.example), context_of(row)) == row.id
+    assert _seen(tmp_path, said(row, EXAMPLES[row.id].example), context_of(row)) == row.id
 
 
 @pytest.mark.slow
 @rows("row", SIGNATURES)
 def test_the_near_miss_is_not_this_row(row, tmp_path):
-    assert _seen(tmp_path, said(row, row.near), context_of(row)) != row.id
+    assert _seen(tmp_path, said(row, EXAMPLES[row.id].near), context_of(row)) != row.id
 
 
 _NAMES = ("train-4711-r1-n1.log", "train-4711-r2-node3.log", "attempt_1/0/stderr.log", "slurm-4711.out", "rank_3.log")
@@ -41,7 +42,11 @@ def test_an_example_means_the_same_in_the_only_log_of_any_attempt(name, tmp_path
     log.parent.mkdir(parents=True, exist_ok=True)
     wrong = []
     for row in SIGNATURES:
-        text = " iteration 5/ 10 | elapsed time per iteration (ms): 81 |\n" + context_of(row) + said(row, row.example)
+        text = (
+            " iteration 5/ 10 | elapsed time per iteration (ms): 81 |\n"
+            + context_of(row)
+            + said(row, EXAMPLES[row.id].example)
+        )
         found = []
         for path in (plain, log):
             path.write_text(text)
@@ -54,7 +59,11 @@ def test_an_example_means_the_same_in_the_only_log_of_any_attempt(name, tmp_path
 
 @pytest.mark.parametrize("row", [row for row in SIGNATURES if row.context], ids=lambda row: row.id)
 def test_a_text_that_other_faults_share_needs_its_context(row, tmp_path):
-    assert _seen(tmp_path, row.example) != row.id
+    assert _seen(tmp_path, EXAMPLES[row.id].example) != row.id
+
+
+def test_each_row_has_its_lines_and_no_lines_are_of_no_row():
+    assert list(EXAMPLES) == [row.id for row in SIGNATURES]
 
 
 def test_ids_are_unique_and_rules_are_ids_of_the_catalogue():
@@ -122,4 +131,4 @@ def upstream_dir():
 def test_upstream_really_says_it(row, python_sources):
     distribution, text = _SAID_BY[row.id]
     assert text in python_sources[distribution]
-    assert text in row.example
+    assert text in EXAMPLES[row.id].example

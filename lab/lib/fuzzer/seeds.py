@@ -40,14 +40,13 @@ def gathered(corpora: Sequence[str]) -> Seeds:
 
 def _own() -> Iterator[tuple[str, bytes]]:
     from megatron_hcp.rules.registry import RULES
-    from megatron_hcp.triage.signatures.table import SIGNATURES
 
     yield from _texts_below(ROOT / "examples")
     for rule in RULES:
         for example in (rule.good, rule.bad):
             yield "words", str(getattr(example, "text", example)).encode()
-    for row in SIGNATURES:
-        yield "log", row.example.encode()
+    for block in (ROOT / "tests" / "triage" / "examples.txt").read_text("utf-8").split("\n\n"):
+        yield "log", block.split("\n")[1].encode()
     records = sorted((ROOT / "skills").glob("*/config/verified.json"))  # a new skill has none yet
     for folder in (record.parents[1] for record in records):
         yield "card", (folder / "config" / "card.yaml").read_bytes()

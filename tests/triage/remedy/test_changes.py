@@ -24,7 +24,7 @@ def _steps(tmp_path, *frames, said):
     return failure["next"]
 
 
-OWN = ("/mnt/run/train.py", 12, "main", "fit(model, batch)")
+OWN = ("/srv/u/run/train.py", 12, "main", "fit(model, batch)")
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ OWN = ("/mnt/run/train.py", 12, "main", "fit(model, batch)")
         (OWN, "FileNotFoundError: [Errno 2] No such file or directory: '/a/b.txt'", ["ls -ld /a/b.txt"]),
         (OWN, "FileNotFoundError: no shards under /data/none/x", ["look into /data/none/x"]),
         (OWN, "PermissionError: [Errno 13] Permission denied: '/data/x'", ["right to /data/x"]),
-        (OWN, "PermissionError: [Errno 13] Permission denied: '/mnt/a/.cache/x'", ["HF_HOME"]),
+        (OWN, "PermissionError: [Errno 13] Permission denied: '/srv/a/.cache/x'", ["HF_HOME"]),
         (
             ("s.py", 5, "__init__", "assert self.warm_up < self.all_steps"),
             "AssertionError",

@@ -9,6 +9,7 @@ from megatron_hcp.triage.read import triage
 from megatron_hcp.triage.remedy.raised import changes
 from megatron_hcp.triage.report import diagnosis_json
 from megatron_hcp.triage.signatures.table import SIGNATURES
+from support.examples import EXAMPLES
 from support.logs import STEP, context_of, said, write_logs
 from support.rows import rows
 
@@ -135,7 +136,9 @@ def _repeated(failure):
 @rows("row", SIGNATURES)
 def test_no_correction_repeats_a_step_of_its_signature(tmp_path, row):
     """Each example that a correction fits too; the test above asks the same of lines that are no examples."""
-    failure = triage(write_logs(tmp_path, a_log=context_of(row) + said(row, row.example) + "\n"), CpPlan()).failure
+    failure = triage(
+        write_logs(tmp_path, a_log=context_of(row) + said(row, EXAMPLES[row.id].example) + "\n"), CpPlan()
+    ).failure
     assert failure and not _repeated(failure)
 
 

@@ -29,8 +29,6 @@ ASCEND: tuple[Signature, ...] = (
         rf"^(?:{_STAMP}[A-Za-z_]{{3,60}}\()?(?P<code>E[A-Z]\d{{4}})\)?(?:\[PID: \d{{1,9}}\])?: {_STAMP}"
         r"(?P<text>.{0,120}(?:[Tt]imes? ?out|timed out).*)",
         "an NPU timed out waiting for another rank or for its own stream ({code}): {text}",
-        "EI0006: 2024-08-05-18:15:21.270.506 Getting socket times out. Reason: Remote Rank did not send the data.",
-        "EJ0001: 2024-05-21-11:57:54.167.645 Failed to initialize the HCCP process.",
         "find a rank that reports another error, or none, before this time",
         _PLOG,
         tokens=_CODES,
@@ -40,9 +38,6 @@ ASCEND: tuple[Signature, ...] = (
         "hsa",
         r"aborting with error ?: ?(?P<code>HSA_STATUS_ERROR\w{0,60})|^(?P<code2>HSA_STATUS_ERROR\w{0,60})\b",
         "ROCm ended the process: {code}{code2}",
-        ":0:rocdevice.cpp:2984: 0 us: Callback: Queue 0x7f aborting with error : HSA_STATUS_ERROR_OUT_OF_RESOURCES: "
-        "The runtime failed to allocate the necessary resources. code: 0x1008",
-        "HSA_STATUS_SUCCESS",
         "rocm-smi and dmesg -T on {node}; run again with AMD_SERIALIZE_KERNEL=3",
         tokens=(b"HSA_STATUS_ERROR",),
         again="chance",
@@ -52,9 +47,6 @@ ASCEND: tuple[Signature, ...] = (
         rf"^(?:{_STAMP}[A-Za-z_]{{3,60}}\()?(?P<code>E[A-Z]\d{{4}}|E\d{{5}})\)?(?:\[PID: \d{{1,9}}\])?: {_STAMP}"
         r"(?P<text>(?!Inner Error)[A-Z].{5,})",
         "an NPU or its runtime failed ({code}): {text}",
-        "EJ0001: 2024-05-21-11:57:54.167.645 Failed to initialize the HCCP process. Reason: Maybe the last training "
-        "process is running.",
-        "EI0006: 2024-08-05-18:15:21.270.506 Getting socket times out.",
         "the lines below it give a solution; do the versions of CANN, the driver and torch_npu match?",
         _PLOG,
         tokens=_CODES,
@@ -65,8 +57,6 @@ ASCEND: tuple[Signature, ...] = (
         r"(?:NPU|OPS) (?:function )?error: (?P<text>.{1,200})|HCCL (?:function )?error(?: in)?: (?P<text2>.{1,200})|"
         r"^\w{1,40}Error: The (?P<text4>Inner error is reported as above)|error code is (?P<text3>[15]0[67]\d{3})\b",
         "a call to Ascend's libraries failed: {text}{text2}{text3}{text4}; the lines below it say why",
-        "RuntimeError: [ERROR] HCCL error in: torch_npu/csrc/distributed/ProcessGroupHCCL.cpp:64",
-        "RuntimeError: HCCL is not available",
         _PLOG,
     ),
 )

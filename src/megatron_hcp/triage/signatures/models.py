@@ -12,9 +12,6 @@ MODELS: tuple[Signature, ...] = (
         r"cannot import name 'tensor_a2a_(?:cp2hp|hp2cp)'",
         "this megatron-core has no context parallelism for gated delta net layers (Qwen3-Next, Qwen3.5), or "
         "does not accept cp_comm_type for them (0.18)",
-        "AssertionError: Gated delta net does not support context parallel for now, but got "
-        "self.context_parallel_size=4.",
-        "AssertionError: Gated delta net needs flash-linear-attention",
         "hcp check {launch} --select KNOWN003,MODEL003",
         "use a megatron-core whose GatedDeltaNet has context parallelism (#2642; #4374 fixes cp_comm_type)",
         rule="KNOWN003",
@@ -24,32 +21,24 @@ MODELS: tuple[Signature, ...] = (
         "MODEL003",
         r"must be divisible by cp_size \d{1,6} for GDN",
         "the heads of a gated delta net are not divisible by the context-parallel size",
-        "AssertionError: split_sections [3, 3] must be divisible by cp_size 2 for GDN",
-        "AssertionError: split_sections [3, 3] must be positive",
     ),
     launch_fault(
         "dsa-comm",
         "MODEL002",
         r"DSAttention context parallelism currently supports",
         "DeepSeek's sparse attention supports context parallelism only with cp_comm_type allgather",
-        "AssertionError: DSAttention context parallelism currently supports cp_comm_type=allgather only.",
-        "AssertionError: DSAttention needs an indexer",
     ),
     launch_fault(
         "mtp-cp",
         "CP026",
         r"(?:\(MTP\)|[Mm]ulti.[Tt]oken [Pp]rediction) (?:is not supported|does not support).{0,8}context parallel",
         "this Megatron-LM does not support multi-token prediction with context parallelism",
-        "AssertionError: Multi-Token Prediction (MTP) is not supported with context parallel",
-        "AssertionError: Multi-Token Prediction (MTP) is not supported with MoE",
     ),
     launch_fault(
         "bridge-packed-mask",
         "KNOWN010",
         r"^IndexError: (?:Dimension out of range|index \d+ is out of bounds)",
         "Megatron-Bridge before 0.5.1 wrongly splits the placeholder mask of packed rows across context-parallel ranks",
-        "IndexError: Dimension out of range (expected to be in range of [-1, 0], but got 1)",
-        "IndexError: list index out of range",
         "use Megatron-Bridge 0.5.1 or newer",
         context=r"_partition_packed_batch_for_cp",
     ),
@@ -57,8 +46,6 @@ MODELS: tuple[Signature, ...] = (
         "slime-max-tokens",
         r"^AssertionError: This should never happen|AssertionError\('This should never happen",
         "a sample is longer than max_tokens_per_gpu x CP, so it fits into no micro-batch",
-        "AssertionError: This should never happen.",
-        "AssertionError: this may happen",
         "raise --max-tokens-per-gpu or the context-parallel size, or drop longer samples",
         context=r"seqlen_balancing|_get_capped_partitions|max_tokens_per_gpu",
     ),
@@ -70,17 +57,12 @@ MODELS: tuple[Signature, ...] = (
         r"Only Transformer-Engine version .{1,12} supports context parallelism",
         "no attention backend that supports context parallelism accepts these inputs (types, mask, head size,"
         " an NVTE_* switch)",
-        "AssertionError: Context parallelism is only implemented with Flash Attention and Fused Attention!",
-        "AssertionError: Context parallelism is on",
         "run again with NVTE_DEBUG=1 NVTE_DEBUG_LEVEL=2: Transformer Engine then says why each backend was dropped",
     ),
     fault(
         "moe-mask-sp",
         r"^RuntimeError: The size of tensor a \((?P<a>\d+)\) must match the size of tensor b \((?P<b>\d+)\)",
         "the router's padding mask is not split across the sequence-parallel ranks: {a} tokens, but a mask of {b}",
-        "RuntimeError: The size of tensor a (16256) must match the size of tensor b (65024) at non-singleton dimension "
-        "0",
-        "RuntimeError: The size of tensor a is unknown",
         "use a Megatron-LM that splits it, or train without the padding mask (packed rows without padding)",
         context=r"compute_routing_scores_for_aux_loss|_apply_expert_bias|apply_z_loss",
     ),
@@ -91,8 +73,6 @@ MODELS: tuple[Signature, ...] = (
         r"\((?P<b2>\d+)\)",
         "two tensors in attention or its positions differ in length, {a}{a2} and {b}{b2}; if one is a "
         "multiple of the other, only one of them is split across the context- or sequence-parallel ranks",
-        "RuntimeError: The size of tensor a (4096) must match the size of tensor b (2048) at non-singleton dimension 0",
-        "RuntimeError: The size of tensor a is unknown",
         "hcp check {launch}",
         "hcp support config.json says whether this model has context parallelism in this release",
         "run once with context_parallel_size 1: does it pass?",
@@ -103,9 +83,6 @@ MODELS: tuple[Signature, ...] = (
         "cudnn-attention",
         r"cuDNN Error: |mha_graph->|CUDNN_STATUS_(?!SUCCESS)[A-Z]|\[cudnn_frontend\] Error",
         "cuDNN rejected this attention, or failed in it",
-        "RuntimeError: fused_attn/fused_attn_f16_arbitrary_seqlen.cu:227 in function operator(): cuDNN Error: "
-        "[cudnn_frontend] Error: No execution plans built successfully.",
-        "RuntimeError: CUDA error: an illegal memory access was encountered",
         "does the loaded cuDNN match Transformer Engine (LD_LIBRARY_PATH, nvidia-cudnn-cu12)?",
         "run once with NVTE_FUSED_ATTN=0, and with CUDNN_LOGERR_DBG=1 CUDNN_LOGDEST_DBG=stderr",
     ),
@@ -118,8 +95,6 @@ REFUSED: tuple[Signature, ...] = (
         r"^(?:[A-Za-z_]\w*\.)*(?:AssertionError|ValueError|NotImplementedError|RuntimeError): (?P<text>.{0,300}"
         r"(?:[Cc]ontext[ _-]?[Pp]arallel|\bCP ?(?:>|size|is|does)|cp_size|cp_comm_type).*)$",
         "the program rejects this launch: {text}",
-        "ValueError: Context parallelism does not support qkv_format='bsshd'!",
-        "ValueError: Tensor parallelism does not support this",
         "hcp check {launch}",
     ),
     fault(
@@ -127,24 +102,18 @@ REFUSED: tuple[Signature, ...] = (
         r"^(?:AssertionError|ValueError|RuntimeError): (?P<text>.{0,200}(?:exceeds [^\w\s]{0,2}world[_ ]size|"
         r"world[_ ]size\W.{0,40}(?:less|smaller) than).*)$",
         "the parallel sizes need more ranks than the job has: {text}",
-        "ValueError: Total Megatron Bridge parallel size (16) exceeds `world_size` (8).",
-        "ValueError: Total Megatron Bridge parallel size is unknown",
         "hcp check {launch}",
     ),
     fault(
         "group-missing",
         r"^(?:AssertionError|RuntimeError|ValueError): (?P<group>[\w -]{1,80}) groups? (?:is|are) not initialized",
         "the {group} group does not exist: the model was built for a parallel size that was not set up at start",
-        "AssertionError: expert parallel group is not initialized",
-        "AssertionError: the logger is not initialized",
         "hcp check {launch}",
     ),
     fault(
         "arguments-refused",
         r"^(?:AssertionError|ValueError|NotImplementedError): (?P<text>.+)$",
         "the program rejects its arguments: {text}",
-        "AssertionError: When using MoE and tensor parallelism, sequence parallelism must be used.",
-        "AssertionError",
         "hcp check {launch}",
         context=r"\bin (?:validate_args|validate_config|_?validate\w{0,40}|core_transformer_config_from_args|"
         r"parse_and_validate_args|__post_init__|finalize)\n(?:[^\n]*\n){0,7}[^\n]*\Z",
@@ -155,8 +124,6 @@ REFUSED: tuple[Signature, ...] = (
         r"^(?:[A-Za-z_]\w*\.)*(?:AssertionError|ValueError|RuntimeError): (?P<text>.{0,300}"
         r"\b(?:divisible by|(?:not|be) a multiple of).*)$",
         "a size in the launch is not divisible: {text}",
-        "AssertionError: num_attention_heads (30) must be divisible by tensor_model_parallel_size (4)",
-        "AssertionError: num_attention_heads (30) must be positive",
         "hcp check {launch}",
     ),
 )

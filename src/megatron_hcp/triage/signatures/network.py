@@ -28,8 +28,6 @@ NETWORK: tuple[Signature, ...] = (
         "ib-port",
         r"Got async (?:fatal )?event ?: ?(?:port error|link down|device fatal)",
         "an InfiniBand or RoCE port went down: its link flaps",
-        "node7:4211:4402 [3] transport/net_ib.cc:96 NCCL WARN NET/IB : Got async event : port error",
-        "node7:4211:4402 [3] NCCL INFO NET/IB : Using mlx5_0",
         _LINK,
         EXCLUDE_NODE,
         tokens=(b"NCCL WARN",),
@@ -41,9 +39,6 @@ NETWORK: tuple[Signature, ...] = (
         r"(?:status=|with error )(?P<status>\d{1,4}),? opcode|vendor err \d",
         "InfiniBand, RoCE or EFA did not deliver a message ({status}): the network cards cannot reach each other, or a "
         "link failed",
-        "h:984:1357 [4] NCCL WARN NET/IB : Got completion from peer 10.0.3.12<41873> with error 12, opcode 0, len 0, "
-        "vendor err 129",
-        "h:984:1357 [4] NCCL WARN NET/IB : No device found.",
         "status 12: retries exceeded; 5: flushed after an earlier error; 13: the receiver was not ready",
         _LINK,
         "do all nodes use the same GID index and traffic class (NCCL_IB_GID_INDEX, NCCL_IB_TC), and is the "
@@ -57,9 +52,6 @@ NETWORK: tuple[Signature, ...] = (
         r"NET/OFI Unable to register memory",
         "InfiniBand could not register memory: locked memory is limited, or the GPU's memory cannot be registered "
         "(nvidia-peermem, expandable segments)",
-        "h:1458548:1480527 [0] misc/ibvwrap.cc:182 NCCL WARN Call to ibv_reg_mr_iova2 failed with error Invalid "
-        "argument",
-        "h:1458548:1480527 [0] NCCL WARN Call to ibv_open_device failed",
         "does ulimit -l say unlimited inside the job? is nvidia_peermem loaded?",
         "run once without PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
         tokens=(b"NCCL WARN",),
@@ -68,8 +60,6 @@ NETWORK: tuple[Signature, ...] = (
         "fabric-device",
         rf"NCCL WARN (?P<text>{_VERB} failed[^_]{{0,60}}(?:No such device|Invalid argument).{{0,200}})",
         "the container lacks the network card that NCCL chose, or its GID index: {text}",
-        "h:17:17 [5] ibvwrap.c:262 NCCL WARN Call to ibv_modify_qp failed with error No such device errno 19",
-        "h:17:17 [5] ibvwrap.c:262 NCCL WARN Call to ibv_modify_qp failed with 110 Connection timed out",
         "ibv_devinfo inside the container, on every node: set NCCL_IB_HCA and NCCL_IB_GID_INDEX to what it shows",
         tokens=(b"NCCL WARN",),
     ),
@@ -78,8 +68,6 @@ NETWORK: tuple[Signature, ...] = (
         r"NCCL WARN (?P<text>Call to ibv_(?:create|alloc)_\w{1,20} failed"
         r"(?:$|[^_]{0,60}(?:Cannot allocate|errno 12).{0,200}))",
         "a network card could not lock memory for the job: {text}",
-        "h:17:17 [5] ibvwrap.c:186 NCCL WARN Call to ibv_create_cq failed with error Cannot allocate memory errno 12",
-        "h:17:17 [5] ibvwrap.c:262 NCCL WARN Call to ibv_modify_qp failed with 110 Connection timed out",
         "ulimit -l inside the job, on every node: it must be unlimited (containers: --ulimit memlock=-1)",
         tokens=(b"NCCL WARN",),
     ),
@@ -91,8 +79,6 @@ NETWORK: tuple[Signature, ...] = (
         r"(?:(?!NCCL WARN).){0,60}\basync (?:fatal )?event\b(?:(?!NCCL WARN).){0,120}\b"
         r"(?:error|violation|fatal).{0,200})",
         "a network card of this node failed, or refused a call: {text}{text2}",
-        "h:17:17 [5] ibvwrap.c:262 NCCL WARN Call to ibv_modify_qp failed with 110 Connection timed out",
-        "h:17:17 [5] NCCL INFO NET/IB : Using mlx5_0",
         _LINK,
         "110 (timed out): the two cards cannot reach each other: NCCL_IB_GID_INDEX, NCCL_IB_HCA and the routing",
         "ulimit -l inside the job: locked memory must be unlimited",
@@ -103,8 +89,6 @@ NETWORK: tuple[Signature, ...] = (
         "nccl-interface",
         r"no socket interface found|ncclSocketInit: connecting to address\s{1,4}with family",
         "NCCL found no network interface: NCCL_SOCKET_IFNAME matches none on this node",
-        "gpu617:22841:22841 [0] bootstrap.cc:37 NCCL WARN Bootstrap : no socket interface found",
-        "gpu617:22841:22841 [0] NCCL INFO Bootstrap : Using eth0",
         "ip -br addr on {node}: set NCCL_SOCKET_IFNAME to an interface that every node has, or leave it out",
         tokens=(b"NCCL WARN",),
     ),
@@ -112,8 +96,6 @@ NETWORK: tuple[Signature, ...] = (
         "rendezvous-name",
         _NOT_REACHED,
         _NO_NAME,
-        "The client socket has timed out after 60000ms while trying to connect to (n1.pool, 29500).",
-        "The client socket has connected to (n1.pool, 29500).",
         _NAME_KNOWN,
         tokens=(ERROR, b"socket has"),
         context=r"cannot be retrieved \(gai error: -[25] ",
@@ -122,11 +104,6 @@ NETWORK: tuple[Signature, ...] = (
         "rendezvous-name-told",
         _NOT_REACHED + r"\. .{0,300}?\(gai error: -[25] ",
         _NO_NAME,
-        "torch.distributed.DistNetworkError: The client socket has failed to connect to any network address of "
-        "(n1.pool, 29500). The IPv4 network addresses of (n1.pool, 29500) cannot be retrieved (gai error: -2 - Name "
-        "or service not known).",
-        "torch.distributed.DistNetworkError: The client socket has failed to connect to any network address of "
-        "(n1.pool, 29500).",
         _NAME_KNOWN,
         tokens=(ERROR, b"socket has"),
     ),
@@ -134,11 +111,6 @@ NETWORK: tuple[Signature, ...] = (
         "rendezvous-name-now",
         _NOT_REACHED + r"\. .{0,300}?\(gai error: -3 ",
         "no name server told this node where the rendezvous host is: {text}",
-        "torch.distributed.DistNetworkError: The client socket has failed to connect to any network address of "
-        "(n1.pool, 29500). The IPv4 network addresses of (n1.pool, 29500) cannot be retrieved (gai error: -3 - "
-        "Temporary failure in name resolution).",
-        "torch.distributed.DistNetworkError: The client socket has failed to connect to any network address of "
-        "(n1.pool, 29500).",
         "getent hosts NAME on that node, inside the container: does DNS work there?",
         tokens=(ERROR, b"socket has"),
         again="chance",
@@ -147,9 +119,6 @@ NETWORK: tuple[Signature, ...] = (
         "host-unresolved",
         r"network addresses of \((?P<name>[^()]{1,200})\) cannot be retrieved \(gai error: (?P<text>[^()]{1,100})\)",
         "the ranks never met: the address {name} cannot be resolved ({text}), again and again",
-        "[W socket.cpp:653] [c10d] The IPv6 network addresses of (n[1,5], 53394) cannot be retrieved (gai error: -2 - "
-        "Name or service not known).",
-        "[W socket.cpp:653] [c10d] The IPv6 network addresses of (n1, 53394) are known",
         "is it the name of one node? a list such as n[1,5] must be expanded (scontrol show hostnames)",
         tokens=(b"gai error",),
         role="stall",
@@ -160,9 +129,6 @@ NETWORK: tuple[Signature, ...] = (
         r"socket\w{0,20}Connect: [Cc]onnect to (?P<at>\S{1,100}) (?:returned|failed)(?: :)? (?:Connection timed out|"
         r"Operation (?:timed out|now in progress)).{0,40}exceeded",
         "a rank of another node did not answer NCCL at {at}, again and again",
-        "[rank8]: socketPollConnect: connect to 10.0.0.2<42307> returned Connection timed out, exceeded error retry "
-        "count after 35 attempts",
-        "[rank8]: socketPollConnect: connect to 10.0.0.2<42307> returned Connection refused",
         "is it an address of the interface that all nodes share? set NCCL_SOCKET_IFNAME to that",
         "which node is it? had its rank ended before, and does a firewall stand between them?",
         tokens=(b"NCCL WARN", b"Connect: "),
@@ -172,8 +138,6 @@ NETWORK: tuple[Signature, ...] = (
         "nccl-algorithm",
         r"no algorithm/protocol available",
         "NCCL has no algorithm for this operation: NCCL_ALGO, NCCL_PROTO or a plugin's tuner leaves none",
-        "n1:41367:41367 [1] enqueue.cc:422 NCCL WARN Error : no algorithm/protocol available",
-        "n1:41367:41367 [1] NCCL INFO algorithm: available",
         "unset NCCL_ALGO and NCCL_PROTO",
         tokens=(b"NCCL WARN", b"no algorithm/protocol"),
     ),
@@ -181,8 +145,6 @@ NETWORK: tuple[Signature, ...] = (
         "nccl-rank",
         r"Invalid rank requested ?: ?(?P<rank>\d+)/(?P<ranks>\d+)",
         "rank {rank} of {ranks} does not exist: the ranks do not match the world size",
-        "n1:25:25 [0] init.cc:981 NCCL WARN Invalid rank requested : 2/2",
-        "n1:25:25 [0] NCCL INFO rank requested",
         "do all nodes have the same WORLD_SIZE, and each its own RANK (or node rank, from 0)?",
         tokens=(b"NCCL WARN",),
     ),
@@ -190,8 +152,6 @@ NETWORK: tuple[Signature, ...] = (
         "nccl-rank-twice",
         r"rank (?P<rank>\d{1,9}) of (?P<ranks>\d{1,9}) ranks has already checked in",
         "two processes are rank {rank} of {ranks}",
-        "n1:25:25 [0] bootstrap.cc:131 NCCL WARN Bootstrap Root : rank 1 of 8 ranks has already checked in",
-        "n1:25:25 [0] NCCL INFO Bootstrap Root : rank 1 of 8 ranks checked in",
         "does each process get its own RANK? does a job that was not ended still use this address and port?",
         tokens=(b"NCCL WARN",),
     ),
@@ -199,8 +159,6 @@ NETWORK: tuple[Signature, ...] = (
         "nccl-duplicate-gpu",
         r"Duplicate GPU detected",
         "two ranks use the same GPU",
-        "torch.distributed.DistBackendError: Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 4b000",
-        "torch.distributed.DistBackendError: no GPU detected",
         "does each rank call torch.cuda.set_device(LOCAL_RANK)? are there as many ranks on a node as GPUs?",
         tokens=(b"NCCL WARN", ERROR),
     ),
@@ -210,8 +168,6 @@ NETWORK: tuple[Signature, ...] = (
         r"(?:No route to host|Network is unreachable|Connect to fe80:|Software caused connection abort|"
         r"Address family not supported by protocol)",
         "the nodes cannot reach each other over this interface (NCCL or Gloo chose one that they do not share)",
-        "n1:12:34 [5] NCCL WARN socketStartConnect: Connect to 10.0.0.2<5282> failed : No route to host",
-        "n1:12:34 [5] NCCL WARN socketStartConnect: Connect to 10.0.0.2<5282> failed : Connection refused",
         "ip -br addr on both nodes: set NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME to the interface that they share",
         "do firewalls let the nodes' ports through?",
         tokens=(ERROR, b"NCCL WARN"),
@@ -221,9 +177,6 @@ NETWORK: tuple[Signature, ...] = (
         r"Gloo connectFullMesh failed(?:(?!Gloo connectFullMesh).)*?remote=\[?(?:127\.|::1)",
         "Gloo could not connect to a rank at 127.0.0.1: on one node that rank had ended; on several, the host name "
         "resolves to loopback",
-        "RuntimeError: Gloo connectFullMesh failed with [pair.cc:152] timed out connecting: SO_ERROR: Connection "
-        "refused, remote=[127.0.0.1]:14215",
-        "RuntimeError: Gloo connectFullMesh failed with [pair.cc:144] no error",
         _ONE_NODE,
         _SEVERAL_NODES,
     ),
@@ -233,8 +186,6 @@ NETWORK: tuple[Signature, ...] = (
         r"timed out connecting)",
         "Gloo could not connect to another rank {at}: the nodes do not share the interface of its address, or"
         " that rank had already ended",
-        "RuntimeError: [gloo/transport/tcp/pair.cc:799] connect [172.31.71.170]:13195: Connection refused",
-        "RuntimeError: [gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:3456",
         "set GLOO_SOCKET_IFNAME to the interface that connects the nodes",
         "look for a rank that ended before this time",
         again="chance",
@@ -245,9 +196,6 @@ NETWORK: tuple[Signature, ...] = (
         r"ifa != nullptr",
         "Gloo could not connect all ranks: GLOO_SOCKET_IFNAME names no working interface, or a limit (open "
         "files) was reached",
-        "RuntimeError: [enforce fail at gloo/transport/tcp/device.cc:84] ifa != nullptr. Unable to find address for: "
-        "^lo",
-        "RuntimeError: [enforce fail at gloo/context.cc:27] rank < size",
         _ONE_NODE,
         _SEVERAL_NODES,
         "ulimit -n: every rank holds a connection to every other",
@@ -258,8 +206,6 @@ NETWORK: tuple[Signature, ...] = (
         r"^(?P<text2>\S{1,253}: Permission denied \((?:publickey|password|gssapi|keyboard).{0,100})|"
         r"(?P<text3>Host key verification failed)|host=(?P<text4>[^\s=]{1,253} was not reachable via ssh)",
         "the launcher could not log in to another node: {text}{text2}{text3}{text4}",
-        "ssh: connect to host n2 port 22: Connection timed out",
-        "ssh: connected to n2",
         "does ssh NODE hostname work from the first node, without a password, inside the same container?",
         tokens=(ERROR, b"ssh: ", b"Permission denied (", b"Host key"),
     ),
@@ -268,8 +214,6 @@ NETWORK: tuple[Signature, ...] = (
         r"\b[OP]RTE has lost communication with a remote daemon|"
         r"An (?:ORTE|PRTE) daemon has unexpectedly failed after launch",
         "mpirun lost its daemon on a node: the node or its pod ended, or the network to it failed",
-        "ORTE has lost communication with a remote daemon.",
-        "ORTE has a remote daemon.",
         "read the state and the log of the node that the lines below it name",
         tokens=(b"RTE has lost", b"RTE daemon has"),
     ),
@@ -280,8 +224,6 @@ NETWORK: tuple[Signature, ...] = (
         r"[OP]RTE (?P<text5>was unable to (?:reliably start|start|launch) .{1,100})|"
         r"Reason:\s{1,10}(?P<text3>Before MPI_INIT completed)|It looks like (?P<text4>MPI_INIT failed)",
         "MPI failed: {text}{text2}{text3}{text4}{text5}",
-        "Abort(406470671) on node 0: Fatal error in internal_Init_thread: Other MPI error, error stack:",
-        "MPI_Init: done",
         "does a program that only calls MPI_Init run on these nodes? does srun --mpi=list show the kind that MPI was "
         "built for?",
         tokens=(ERROR, b"MPI_INIT", b"RTE was unable"),

@@ -9,9 +9,6 @@ NODE: tuple[Signature, ...] = (
         "port-taken",
         r"EADDRINUSE|[Aa]ddress already in use|server socket has failed to listen on any local",
         "the rendezvous port is in use: two launchers on one node (SLURM004), or another job with the same port",
-        "torch.distributed.DistNetworkError: The server socket has failed to listen on any local network address. "
-        "port: 29500, useIpv6: false, code: -98, name: EADDRINUSE, message: address already in use",
-        "torch.distributed.DistNetworkError: The server socket has failed to resolve the name",
         "hcp check {launch} --select SLURM004",
         "derive the port from the job id, as `hcp render` does",
         tokens=(ERROR, b"socket has"),
@@ -25,9 +22,6 @@ NODE: tuple[Signature, ...] = (
         r"Caught signal 7 \(Bus error|/dev/shm: No space left|No space left on device: '/dev/shm|"
         r"Error while creating shared memory segment|extend /dev/shm/",
         "a process ran out of shared memory (/dev/shm): a data loader's worker, or NCCL",
-        "RuntimeError: DataLoader worker (pid 5) is killed by signal: Bus error. It is possible that dataloader's "
-        "workers are out of shared memory.",
-        "RuntimeError: DataLoader worker (pid 5) exited unexpectedly",
         "give the container a larger /dev/shm: docker run --shm-size=16g or --ipc=host; in a pod an emptyDir of medium "
         "Memory mounted at /dev/shm",
     ),
@@ -37,8 +31,6 @@ NODE: tuple[Signature, ...] = (
         r"exited unexpectedly)",
         "a data loader worker died; if it was killed without a message, the node usually ran out of memory (a"
         " dense mask for a long sequence, CP024; many workers)",
-        "RuntimeError: DataLoader worker (pid 2637) is killed by signal: Killed.",
-        "RuntimeError: DataLoader worker (pid 5) is killed by signal: Bus error.",
         "hcp check {launch} --select CP024",
         SACCT,
         "fewer data loader workers (--num-workers), or more memory (--mem=0)",
@@ -49,8 +41,6 @@ NODE: tuple[Signature, ...] = (
         r"\btask (?P<task>(?:python|pt_|ray)[^\s:]{0,30}:\d{1,9}) blocked for more than (?P<text>\d{1,5}) seconds",
         "the kernel saw process {task} stuck for {text} s in a call that nothing can interrupt, usually of a file "
         "system that froze; ranks that wait for it follow",
-        "INFO: task python:280058 blocked for more than 120 seconds.",
-        "INFO: task epilog.sh:76609 blocked for more than 120 seconds.",
         "the call trace below it names the file system or driver: is that mount well on {node} (ls, df)? end the job, "
         "wait for it or exclude the node, and resume from the last checkpoint",
         tokens=(b" blocked for more than ",),
@@ -62,8 +52,6 @@ NODE: tuple[Signature, ...] = (
         "disk-full",
         r"No space left on device|Disk quota exceeded",
         "a file system is full, or a quota is used up",
-        "OSError: [Errno 28] No space left on device: '/checkpoints/iter_0000100'",
-        "OSError: [Errno 2] No such file or directory",
         "df -h and df -i on {node}, and the quota of the checkpoint folder",
     ),
     fault(
@@ -72,8 +60,6 @@ NODE: tuple[Signature, ...] = (
         r"Transport endpoint is not connected|"
         r"^(?!.*\bUCX\b).*?(?:Input|Remote )/?(?:output|I/O) error|^PermissionError: ",
         "a file system failed, or does not let the job write",
-        "OSError: [Errno 116] Stale file handle",
-        "OSError: [Errno 2] No such file or directory",
         "touch a file in that folder on {node}, as the job's user, inside its container",
         "did two jobs or ranks remove or replace the same file?",
         tokens=(ERROR, b"Read-only file system"),
@@ -86,8 +72,6 @@ NODE: tuple[Signature, ...] = (
         r"[Ee]xceeded (?:job|step) memory limit|\bOOMKilled\b|DefaultCPUAllocator: can't allocate memory|"
         r"(?<!, Error: )[Cc]annot allocate memory",  # libfabric's word is the network's
         "host memory ran out: a process was killed, or was refused what it asked for",
-        "slurmstepd: error: Detected 1 oom_kill event in StepId=12.0. Some of the step tasks have been OOM Killed.",
-        "slurmstepd: error: execve(): hcp: No such file or directory",
         SACCT,
         "fewer data loader workers, or --mem=0",
         tokens=(ERROR, b"illed", b"TERM_"),

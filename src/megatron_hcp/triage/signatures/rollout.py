@@ -15,9 +15,6 @@ ROLLOUT: tuple[Signature, ...] = (
         r"(?:GiB )?KV cache is needed, which is larger than|Memory pool end .{0,40}Not enough memory|"
         r"CUDA Error: out of memory at \S{0,100}cumem",
         "the rollout engine has too little GPU memory for its weights or KV cache",
-        "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when "
-        "initializing the engine.",
-        "ValueError: No cache blocks are asked for",
         "does the trainer release its memory before the engine wakes (offload, sleep mode)? do other "
         "processes use the GPU? if not, raise gpu_memory_utilization (SGLang: --mem-fraction-static), or "
         "shorten the sequences",
@@ -27,8 +24,6 @@ ROLLOUT: tuple[Signature, ...] = (
         r"max_model_len \(\d+\) is greater than the derived max_model_len|"
         r"^\w{1,40}Error: .{0,80}(?:longer than|exceeds) the (?:maximum )?(?:model|context)",
         "the rollout engine was asked for longer sequences than the model supports",
-        "ValueError: User-specified max_model_len (65536) is greater than the derived max_model_len (32768)",
-        "ValueError: User-specified max_model_len is missing",
         "max_prompt_length + max_response_length must not exceed max_position_embeddings (or set a RoPE scaling)",
     ),
     effect(
@@ -41,8 +36,6 @@ ROLLOUT: tuple[Signature, ...] = (
         r"[Ee]ngine (?:background task failed|iteration timed out|process failed to start|loop is not running)|"
         r"Background loop (?:has errored already|is stopped)|Received sigquit from a child proc",
         "the rollout engine (vLLM or SGLang) failed to start or died; these lines do not say why",
-        "RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}",
-        "RuntimeError: Engine core is up",
         _ENGINE_LOG,
         tokens=(
             ERROR,
@@ -59,8 +52,6 @@ ROLLOUT: tuple[Signature, ...] = (
         r"Failed to update (?:parameter|weights?)\b(?P<text>.{0,300})|"
         r"[Ww]eights? (?:update|sync)\w* (?:\w+ )?failed(?P<text2>.{0,300})",
         "the rollout engine did not take over the trainer's weights{text}{text2}",
-        "Failed to update parameter online: start out of range (expected to be in range of [-768, 768], but got 1536).",
-        "Update weights: 8it [00:01,  5.46it/s]",
         "do the engine's model and its parallel sizes match the trainer's? does this version of the engine update "
         "this model's weights (quantized, mixture of experts)?",
         tokens=(ERROR, b"Failed to update ", b"failed"),
@@ -70,8 +61,6 @@ ROLLOUT: tuple[Signature, ...] = (
         "nan-logits",
         r"probability tensor contains either .?inf",
         "the model's probabilities are not finite (nan or inf) where it samples: its weights or logits went bad before",
-        "RuntimeError: probability tensor contains either `inf`, `nan` or element < 0",
-        "RuntimeError: the probability tensor is empty",
         "were the loss, the KL and the gradient norm finite in the steps before? do the engine and the trainer use "
         "the same precision, and did the last weight update succeed?",
         tokens=(b"probability tensor",),
@@ -86,8 +75,6 @@ ROLLOUT: tuple[Signature, ...] = (
         r"ServerDisconnectedError)",
         "an HTTP server that the program calls does not answer ({where}) ({where2}) ({where3}): a reward, sandbox "
         "or inference server that did not start, ended, or is overloaded",
-        "urllib3.exceptions.MaxRetryError: HTTPConnectionPool(host='10.0.0.2', port=8000): Max retries exceeded with",
-        "Retrying (Retry(total=3)): HTTPConnectionPool(host='10.0.0.2', port=8000): Max retries exceeded with url: /",
         "curl -sv that address from {node}; look for the first error of the server's own log, before this time",
         "is a proxy set (http_proxy)? add the nodes to no_proxy",
         tokens=(ERROR, b"ConnectionPool(host=", b"Cannot connect to host"),
@@ -98,8 +85,6 @@ ROLLOUT: tuple[Signature, ...] = (
         "service-waits",
         r"[Ss]erver is not up yet|[Ss]erver was not reached after \d+ seconds",
         "the job waits for an inference server that does not come up",
-        "trl.extras.vllm_client - Server is not up yet. Retrying in 2.0 seconds...",
-        "Server is up",
         "read the server's own log; does the job call the server's host and port?",
         tokens=(b"erver is not up yet", b"erver was not reached"),
         role="stall",

@@ -37,7 +37,7 @@ class Signature(NamedTuple):
     `cause`: what happened, for a reader; `{name}` is a named group of the pattern.
     `next`: commands or steps, most useful first; `{job}`, `{node}`, `{launch}`, `{rule}` are filled where known;
     `{memory}` is what the launch can still do to save GPU memory.
-    `example` matches; `near` is a similar line that must not.
+    tests/triage/examples.txt has a line that each row matches, and a similar one that it must not.
     """
 
     id: str
@@ -48,8 +48,6 @@ class Signature(NamedTuple):
     pattern: str
     cause: str
     next: tuple[str, ...]
-    example: str
-    near: str
     context: str = ""
     """The lines above must match this too: for a text that other faults share (`KeyError: 8`)."""
     at_any_level: bool = False
@@ -80,23 +78,19 @@ def launch_fault(
     rule: str,
     pattern: str,
     cause: str,
-    example: str,
-    near: str,
     *steps: str,
     tokens: tuple[bytes, ...] = (ERROR,),
     context: str = "",
 ) -> Signature:
     """A cause that a rule finds in the launch: the first steps are to check the launch and to explain the rule."""
     steps = (f"hcp check {{launch}} --select {rule}", f"hcp explain {rule}", *steps)
-    return Signature(id, rule, "cause", "same", tokens, pattern, cause, steps, example, near, context)
+    return Signature(id, rule, "cause", "same", tokens, pattern, cause, steps, context)
 
 
 def fault(
     id: str,
     pattern: str,
     cause: str,
-    example: str,
-    near: str,
     *steps: str,
     tokens: tuple[bytes, ...] = (ERROR,),
     rule: str = "",
@@ -106,22 +100,27 @@ def fault(
     at_any_level: bool = False,
 ) -> Signature:
     """A cause that no rule finds in the launch: a machine, a file, a network; or any exception (`role="general"`)."""
-    return Signature(id, rule, role, again, tokens, pattern, cause, steps, example, near, context, at_any_level)
+    return Signature(id, rule, role, again, tokens, pattern, cause, steps, context, at_any_level)
 
 
-def ended(
-    id: str, pattern: str, cause: str, example: str, near: str, *steps: str, tokens: tuple[bytes, ...] = (b"CANCELLED",)
-) -> Signature:
+def ended(id: str, pattern: str, cause: str, *steps: str, tokens: tuple[bytes, ...] = (b"CANCELLED",)) -> Signature:
     """Someone or something outside the job ended it."""
-    return Signature(id, "", "end", "outside", tokens, pattern, cause, steps, example, near)
+    return Signature(
+        id,
+        "",
+        "end",
+        "outside",
+        tokens,
+        pattern,
+        cause,
+        steps,
+    )
 
 
 def effect(
     id: str,
     pattern: str,
     cause: str,
-    example: str,
-    near: str,
     *steps: str,
     tokens: tuple[bytes, ...] = (ERROR,),
     rule: str = "",
@@ -130,18 +129,25 @@ def effect(
     at_any_level: bool = False,
 ) -> Signature:
     """What a rank says because another one failed."""
-    return Signature(id, rule, role, "chance", tokens, pattern, cause, steps, example, near, context, at_any_level)
+    return Signature(id, rule, role, "chance", tokens, pattern, cause, steps, context, at_any_level)
 
 
 def report(
     id: str,
     pattern: str,
     cause: str,
-    example: str,
-    near: str,
     *steps: str,
     tokens: tuple[bytes, ...] = (ERROR,),
     role: Role = "report",
 ) -> Signature:
     """What a launcher says about a rank that ended."""
-    return Signature(id, "", role, "chance", tokens, pattern, cause, steps, example, near)
+    return Signature(
+        id,
+        "",
+        role,
+        "chance",
+        tokens,
+        pattern,
+        cause,
+        steps,
+    )

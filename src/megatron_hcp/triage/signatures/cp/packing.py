@@ -10,24 +10,18 @@ PACKING: tuple[Signature, ...] = (
         "PACK003",
         r"Micro batch size should be 1 when training with packed|Packed THD batches expect micro-batch size 1",
         "packed sequences require a micro-batch size of 1",
-        "ValueError: Micro batch size should be 1 when training with packed sequence, but got 2",
-        "ValueError: Micro batch size should be positive",
     ),
     launch_fault(
         "pack-mcore",
         "PACK004",
         r"THD context-parallel partitioning requires Megatron-Core",
         "Megatron-Bridge's packed context parallelism requires megatron-core 0.18",
-        "RuntimeError: THD context-parallel partitioning requires Megatron-Core >= 0.18.0",
-        "RuntimeError: FSDP requires Megatron-Core >= 0.18.0",
     ),
     launch_fault(
         "pack-verl",
         "PACK010",
         r"Context parallel size without seq_pack is not supported",
         "verl: context parallelism requires use_remove_padding=True",
-        "AssertionError: Context parallel size without seq_pack is not supported",
-        "AssertionError: Context parallel size is not supported",
     ),
     launch_fault(
         "pack-alignment",
@@ -37,9 +31,6 @@ PACKING: tuple[Signature, ...] = (
         r"is not a multiple of cp_size ?\* ?2|"
         r"(?<![Ss]equence )length must be divisible by \{?2 ?\* ?(?:context.parallel.size|cp_size)",
         "packed sequences are not padded to the multiple that context parallelism requires (2 x CP)",
-        "AssertionError: neat_packing + context_parallel alignment mismatch (sub-sequence length not aligned to 2 * "
-        "cp_size)",
-        "AssertionError: neat_packing + context_parallel is on",
         "pad every sequence of a pack to a multiple of 2 x CP (with sequence parallelism: 2 x CP x TP)",
     ),
     fault(
@@ -47,9 +38,6 @@ PACKING: tuple[Signature, ...] = (
         r"^RuntimeError: (?:The expanded size of the tensor \(\d+\) must match the existing size \(\d+\)|"
         r"shape mismatch: value tensor of shape|The size of tensor a \(\d+\) must match)",
         "a packed sequence is too short: this context-parallel rank cannot take its slice of it",
-        "RuntimeError: The expanded size of the tensor (2) must match the existing size (0) at non-singleton dimension "
-        "0.  Target sizes: [2].  Tensor sizes: [0]",
-        "RuntimeError: The expanded size of the tensor is unknown",
         "use verl 0.8 or newer (verl #6001; copies of its function stand in mbridge too), or drop samples shorter than "
         "2 x CP x TP tokens",
         context=r"preprocess_packed_seqs|preprocess_thd_engine",
@@ -59,7 +47,5 @@ PACKING: tuple[Signature, ...] = (
         "LOSS001",
         r"When finetuning with CP>1, |only supports? context parallelism with calculate_per_token_loss",
         "fine-tuning with context parallelism requires a per-token loss and no averaging in the collective",
-        "AssertionError: When finetuning with CP>1, calculate_per_token_loss must be True",
-        "AssertionError: When finetuning with LoRA, freeze must be True",
     ),
 )
