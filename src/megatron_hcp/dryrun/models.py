@@ -33,7 +33,7 @@ _LARGEST_TIED = 3072
 """Of these families the dense models up to this hidden size tie their embeddings, as their config.json says."""
 _NAME_EXPERTS_ROUTED = ("deepseek_v3", "glm4_moe")
 _REVISION = "main"
-_NAME = re.compile(r"[\w.-]{1,90}/[\w.-]{1,90}")
+_NAME = re.compile(r"(?<![\w.-])[\w.-]{1,90}/[\w.-]{1,90}")
 
 
 def public_name(path: str) -> str:
