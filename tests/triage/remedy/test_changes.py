@@ -116,7 +116,9 @@ OWN = ("/srv/u/run/train.py", 12, "main", "fit(model, batch)")
             "ValueError: Size of available data is not a multiple of the data-type size.",
             ["size of the file", "train.py:12"],
         ),
+        (OWN, "ValueError: Expected 8 elements, could only read 6 elements.", ["size of the file", "train.py:12"]),
         (OWN, "AssertionError: model file /srv/m/a.json is not usable", ["/srv/m/a.json", "train.py:12"]),
+        (OWN, "ValueError: Columns ['labels'] not in the dataset", ["'labels'", "train.py:12"]),
         (OWN, "AssertionError: no plan for it", ["train.py:12", "`fit(model, batch)`"]),
         (
             OWN,

@@ -36,7 +36,8 @@ def changes(failure: Failure) -> list[tuple[str, dict[str, str]]]:
     if failure.kind == "cause" and (asked := _asked(text)):
         found.append(("it says itself what to do: {asked}", {"asked": asked}))
     if not found and is_general and known["at"] and not failure.signature.next:
-        known["names"] = known["names"] or known["stated"]
+        quoted = ", ".join(dict.fromkeys(_QUOTED.findall(failure.message)[:_MOST_NAMES]))
+        known["names"] = known["names"] or known["stated"] or quoted
         found.append((_LATE if came_too_late(failure) else _GENERAL[bool(known["names"])], known))
     if is_general and (part := component_of(tuple(frame.place for frame in failure.frames))):
         found.append(("it comes from {part}: {look}", {"part": part[0], "look": part[1]}))
@@ -98,6 +99,7 @@ _OPTION = re.compile(
     r"(?<![\w.(/'\"-])(?:--[a-z][\w-]{2,60}|(?:[a-z]\w{0,40}\.)*[a-z][a-z0-9]*(?:_[a-z0-9]+)+)(?![\w(/.])"
 )
 _FILE = re.compile(r"(?<![\w./'\"(])['\"(]?(?P<file>(?:/|\./|\w[\w.-]{0,60}/)[\w./-]{1,200}\w)")
+_QUOTED = re.compile(r"(?<!\w)(?:'[\w.-]{2,60}'|`[\w.-]{2,60}`)(?!\w)")
 _MOST_NAMES = 4
 _DATA_KEY = re.compile(r"(?i)batch|sample|row|item|example|data|feature|record|column|entry|line")
 _FILE_KEY = re.compile(r"(?i)state|ckpt|checkpoint|weight|param_group|tensor")
