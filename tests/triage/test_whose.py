@@ -107,6 +107,9 @@ def test_of_several_processes_that_the_kernel_killed_the_jobs_own_counts(tmp_pat
     worker = WORKER.format(code=-9, local=1, pid=41) + BLOCK.format(n=1, rank=1).replace(": 1 (pid", ": -9 (pid")
     failure = _read(tmp_path, agent_log=steps + worker, dmesg_log=kernel).failure
     assert (failure.signature.id, failure.rank, failure.pid) == ("host-memory", 1, 41)
+    block = BLOCK.format(n=1, rank=1).replace(": 1 (pid", ": -9 (pid")
+    failure = _read(tmp_path, agent_log=steps + block, dmesg_log=kernel).failure
+    assert (failure.signature.id, failure.rank) == ("host-memory", 1), "torchrun's report alone names the process"
 
 
 def test_a_launcher_that_waited_for_torchrun_did_not_fail_first(tmp_path):
