@@ -132,3 +132,9 @@ def test_upstream_really_says_it(row, python_sources):
     distribution, text = _SAID_BY[row.id]
     assert text in python_sources[distribution]
     assert text in EXAMPLES[row.id].example
+
+
+@pytest.mark.parametrize("size", ["data-type size", "element size"])
+def test_the_size_of_a_file_is_none_of_the_launch(tmp_path, size):
+    assert _seen(tmp_path, f"ValueError: Size of available data is not a multiple of the {size}.") == "exception"
+    assert _seen(tmp_path, "ValueError: the batch size is not a multiple of the micro-batch size.") == "size-divides"

@@ -99,6 +99,19 @@ def test_the_kernel_says_why_a_worker_was_killed(tmp_path):
     assert (alone.failure.kind, alone.advice.action) == ("report", "restart")
 
 
+def test_of_several_processes_that_the_kernel_killed_the_jobs_own_counts(tmp_path):
+    """A node's ring of messages has what was killed long before the job; the process id names the rank."""
+    killed = "[Sat Aug 22 {time} 2026] Memory cgroup out of memory: Killed process {pid} (python3) total-vm:45256kB\n"
+    kernel = killed.format(time="08:03:03", pid=40) + killed.format(time="10:00:40", pid=41)
+    steps = "".join(f"2026-08-22 10:00:{s:02} step {s}/90 loss 2.5 lr 0.1\n" for s in range(9, 39))
+    worker = WORKER.format(code=-9, local=1, pid=41) + BLOCK.format(n=1, rank=1).replace(": 1 (pid", ": -9 (pid")
+    failure = _read(tmp_path, agent_log=steps + worker, dmesg_log=kernel).failure
+    assert (failure.signature.id, failure.rank, failure.pid) == ("host-memory", 1, 41)
+    block = BLOCK.format(n=1, rank=1).replace(": 1 (pid", ": -9 (pid")
+    failure = _read(tmp_path, agent_log=steps + block, dmesg_log=kernel).failure
+    assert (failure.signature.id, failure.rank) == ("host-memory", 1), "torchrun's report alone names the process"
+
+
 def test_a_launcher_that_waited_for_torchrun_did_not_fail_first(tmp_path):
     engine = RAISED + "RuntimeError: server launch failed\n"
     launcher = RAISED + "scheduler.JobException: job trainer ended\n"
@@ -116,6 +129,13 @@ def test_rays_driver_says_that_it_was_told_to_end(tmp_path):
     )
     assert told.state == "stopped"
     assert _read(tmp_path, b_log=STEPS + "*** SIGUSR2 received at time=1795836049 on cpu 0 ***\n").state != "stopped"
+
+
+def test_paddle_says_that_it_was_told_to_end(tmp_path):
+    said = "Error Message Summary:\n----\nFatalError: `{}` is detected by the operating system.\n"
+    told = _read(tmp_path, a_log=STEPS + said.format("Termination signal"))
+    assert told.state == "stopped" and told.failure.signature.id == "terminated"
+    assert _read(tmp_path, b_log=STEPS + said.format("Segmentation fault")).state == "failed"
 
 
 def test_what_torch_says_below_a_failed_nccl_operation_is_not_its_cause(tmp_path):

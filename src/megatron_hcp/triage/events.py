@@ -192,7 +192,7 @@ class FileEvents:
         self.spread.add(signature.id, line)
         is_rerun = signature.id in _AT_ONCE  # a log may hold several starts
         process = line.pid if NCCL_WARNS in line.body else None  # each may come up, or not
-        key = (signature.id + line.body * is_rerun, line.rank, line.label, process)
+        key = (signature.id + line.body * is_rerun + groups.get("victim", ""), line.rank, line.label, process)
         ended = read_end(signature.id, groups, hit.before(), hit.after()) if signature.id in _ENDS else ProcessEnd()
         # Of each signature one line is kept, however many ranks wrote others before it.
         is_known = key in self.seen or (len(self.seen) >= _KEPT and self.counts[signature.id] > 1)

@@ -144,7 +144,7 @@ def _failure(entry: FileEvents, event: Event, job: LoggedJob, others: Sequence[S
         entry.path,
         event.number,
         code,
-        said.pid if event.line.pid is None else event.line.pid,
+        whole(event.groups.get("victim")) or (said.pid if event.line.pid is None else event.line.pid),
         event.groups.get("rule") or event.signature.rule,
         launcher,
         tuple(sorted(entry.spread.of(event.signature.id, event.line))),

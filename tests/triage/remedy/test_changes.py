@@ -100,12 +100,56 @@ OWN = ("/srv/u/run/train.py", 12, "main", "fit(model, batch)")
         ),
         (OWN, "RuntimeError: The tree is dirty. Commit or stash your changes first.", ["Commit or stash your changes"]),
         (OWN, "ValueError: bad backend 'x'. Valid backends are: ['A', 'B']", ["['A', 'B']"]),
+        (
+            ("s.py", 5, "f", "x = min(times)"),
+            "ValueError: min() arg is an empty sequence",
+            ["`x = min(times)`", "s.py:5"],
+        ),
+        (
+            OWN,
+            "RuntimeError: cannot reshape tensor of 0 elements into shape [2, 0, -1, 64] because it is ambiguous",
+            ["[2, 0, -1, 64]", "parallel size"],
+        ),
+        (OWN, "AssertionError: pipeline parallel group is not initialized", ["torchrun", "train.py:12"]),
+        (
+            OWN,
+            "ValueError: Size of available data is not a multiple of the data-type size.",
+            ["size of the file", "train.py:12"],
+        ),
+        (OWN, "ValueError: Expected 8 elements, could only read 6 elements.", ["size of the file", "train.py:12"]),
+        (OWN, "AssertionError: model file /srv/m/a.json is not usable", ["/srv/m/a.json", "train.py:12"]),
+        (OWN, "ValueError: Columns ['labels'] not in the dataset", ["'labels'", "train.py:12"]),
+        (OWN, "AssertionError: no plan for it", ["train.py:12", "`fit(model, batch)`"]),
+        (
+            OWN,
+            "RuntimeError: x requires setting the environment variable CUDA_DEVICE_MAX_CONNECTIONS to 1\n"
+            "\x1b[93m [WARNING] \x1b[0m gds: please install the libaio-dev package with apt",
+            ["CUDA_DEVICE_MAX_CONNECTIONS to 1"],
+        ),
         (OWN, "RuntimeError: seq_idx is only supported for channel last layout", ["channel last layout"]),
     ],
 )
 def test_the_first_step_names_what_the_log_names(tmp_path, frame, said, named):
     step = _steps(tmp_path, OWN, frame, said=said)[0]
     assert [text for text in named if text not in step] == [], step
+
+
+@pytest.mark.parametrize("name", ["AssertionError", "ValueError", "RuntimeError"])
+@pytest.mark.parametrize("said", ["no plan for it", "bad num_layers here", "the file /a/b.json is odd"])
+def test_no_step_only_says_the_error_again(tmp_path, name, said):
+    steps = _steps(tmp_path, OWN, said=f"{name}: {said}")
+    named = [text for text in ("num_layers", "/a/b.json") if text in said]
+    assert (
+        steps
+        and all(text in steps[0] for text in ("train.py:12", *named))
+        and not [step for step in steps if said in step]
+    )
+
+
+def test_a_warning_below_an_exception_asks_for_nothing_of_it(tmp_path):
+    said = "RuntimeError: it broke\n\x1b[93m [WARNING] \x1b[0m gds: please install the libaio-dev package with apt"
+    assert not [step for step in _steps(tmp_path, OWN, said=said) if "libaio" in step]
+    assert [step for step in _steps(tmp_path, OWN, said=said.replace("[WARNING]", "")) if "libaio" in step]
 
 
 def test_a_syntax_error_is_told_at_its_line(tmp_path):
@@ -146,6 +190,7 @@ def test_each_row_says_what_to_do_or_why_and_names_only_what_it_can_know():
         "install",
         "memory",
         "owner",
+        "stated",
     }
     for row in corrections():
         assert row.why or row.step, row.shape.pattern

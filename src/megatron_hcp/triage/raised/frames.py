@@ -88,7 +88,8 @@ def text_after(hit: Hit, line: Line) -> str:
 
 _MOST_MORE = 8
 _OTHERWISE = re.compile(
-    r"The above exception|During handling|Exception |\W*$|srun: |slurmstepd: |[\w.]{1,80}(?:Error|Exception)\b"
+    r"The above exception|During handling|Exception |\W*$|srun: |slurmstepd: |[\w.]{1,80}(?:Error|Exception)\b|"
+    r"(?:\x1b\[\d{1,3}m)? ?\[(?:WARNING|INFO|DEBUG)\]"  # DeepSpeed's own, of another matter
 )
 
 

@@ -36,15 +36,20 @@ def changes(failure: Failure) -> list[tuple[str, dict[str, str]]]:
     if failure.kind == "cause" and (asked := _asked(text)):
         found.append(("it says itself what to do: {asked}", {"asked": asked}))
     if not found and is_general and known["at"] and not failure.signature.next:
-        found.append((_GENERAL[bool(known["names"])], known))
+        quoted = ", ".join(dict.fromkeys(_QUOTED.findall(failure.message)[:_MOST_NAMES]))
+        known["names"] = known["names"] or known["stated"] or quoted
+        found.append((_LATE if came_too_late(failure) else _GENERAL[bool(known["names"])], known))
     if is_general and (part := component_of(tuple(frame.place for frame in failure.frames))):
         found.append(("it comes from {part}: {look}", {"part": part[0], "look": part[1]}))
     return found
 
 
 _GENERAL = (
-    "mend what it says: {said} ({line}){called}",
-    "mend what it says: {said} ({line}); it is about {names}{called}",
+    "look at what gives {line} its values: an option, a file, or an earlier call{called}",
+    "look at {names}: {line} refuses what it gets{called}",
+)
+_LATE = (
+    "what {line} waits for was not ready in time: its own log says why; if the machine was only slow, allow more time"
 )
 
 
@@ -93,6 +98,8 @@ _LIBRARY = re.compile(r"(?:site|dist)-packages/|/python3\.\d{1,2}/|^<")
 _OPTION = re.compile(
     r"(?<![\w.(/'\"-])(?:--[a-z][\w-]{2,60}|(?:[a-z]\w{0,40}\.)*[a-z][a-z0-9]*(?:_[a-z0-9]+)+)(?![\w(/.])"
 )
+_FILE = re.compile(r"(?<![\w./'\"(])['\"(]?(?P<file>(?:/|\./|\w[\w.-]{0,60}/)[\w./-]{1,200}\w)")
+_QUOTED = re.compile(r"(?<!\w)(?:'[\w.-]{2,60}'|`[\w.-]{2,60}`)(?!\w)")
 _MOST_NAMES = 4
 _DATA_KEY = re.compile(r"(?i)batch|sample|row|item|example|data|feature|record|column|entry|line")
 _FILE_KEY = re.compile(r"(?i)state|ckpt|checkpoint|weight|param_group|tensor")
@@ -117,6 +124,7 @@ def _evidence(failure: Failure, text: str) -> dict[str, str]:
         "source": code,
         "line": ", ".join(filter(None, (code and f"`{code}`", _place(frames[0]) if frames else ""))),
         "said": said or failure.message,
+        "stated": next((said["file"] for said in _FILE.finditer(text)), ""),
         "names": ", ".join(f"`{name}`" for name in names),
         "asker": _place(asker) if asker else "the program",
         "function": function,
@@ -190,13 +198,14 @@ _MAY_PASS = re.compile(
 """Words of what lies outside the program: it may be gone when the job is started again."""
 _OF_VALUES = re.compile(
     _NAMED + r"(?:TypeError|ValueError|KeyError|IndexError|AttributeError|NameError|StopIteration|ZeroDivisionError|"
-    r"OverflowError|UnicodeDecodeError|RecursionError)\b"
+    r"OverflowError|UnicodeDecodeError|RecursionError)\b(?!.{0,200}\bTimeout\(\d)"
 )
 """What a program raises about its own values, whatever the words."""
 
 
 _TOO_LATE = re.compile(
-    r"(?i)\btimed out\b|\bover(?:loaded|whelmed)\b|too many requests|temporarily|\b(?:HTTP )?50[234] |service error"
+    r"(?i)\btimed out\b|\bTimeout\(\d|\bover(?:loaded|whelmed)\b|too many requests|temporarily|"
+    r"\b(?:HTTP )?50[234] |service error"
 )
 """Words of what was busy, or slow, when the job asked for it."""
 

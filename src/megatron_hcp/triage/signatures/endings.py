@@ -10,7 +10,8 @@ ENDINGS: tuple[Signature, ...] = (
         r"SignalException: (?:(?!SignalException: ).)* got signal: (?:15|Signals\.SIGTERM)|"
         r"Received (?:15|Signals\.SIGTERM) death signal|SystemExit: 143|is killed by signal: Terminated|"
         r"^Main process received SIGTERM, exiting|"  # DeepSpeed's launcher, which only informs
-        r"\*\*\* SIGTERM received at time=",  # the handler of abseil, which Ray installs
+        r"\*\*\* SIGTERM received at time=|"  # the handler of abseil, which Ray installs
+        r"^FatalError: `Termination signal` is detected",  # Paddle's
         "ended by SIGTERM from outside: a preemption, a cancellation, or the end of a job of which another node failed",
         tokens=(b"ignal", b"SIGTERM, exiting", b"SIGTERM received at"),
         role="echo",

@@ -117,6 +117,12 @@ LAUNCHERS: tuple[Signature, ...] = (
         again="chance",
     ),
     fault(
+        "srun-nodes",
+        r"^Only allocated (?P<has>\d{1,6}) nodes? asked for (?P<asked>\d{1,6})$",
+        "srun's step asks for {asked} nodes, and the allocation has {has}",
+        "state the same number of nodes for sbatch and srun (--nodes), and no -N of another in the script",
+    ),
+    fault(
         "srun-option",
         r"^(?:srun: )?unrecognized option '(?P<option>--[\w-]{1,60})",
         "srun does not know {option}; what begins with --container is pyxis's, which this cluster does not have",

@@ -121,7 +121,8 @@ REFUSED: tuple[Signature, ...] = (
     ),
     fault(
         "size-divides",
-        r"^(?:[A-Za-z_]\w*\.)*(?:AssertionError|ValueError|RuntimeError): (?P<text>.{0,300}"
+        r"^(?:[A-Za-z_]\w*\.)*(?:AssertionError|ValueError|RuntimeError): "
+        r"(?!.{0,200}\b(?:data-type|element|item) ?size\b)(?P<text>.{0,300}"  # of a file or a buffer
         r"\b(?:divisible by|(?:not|be) a multiple of).*)$",
         "a size in the launch is not divisible: {text}",
         "hcp check {launch}",

@@ -67,7 +67,8 @@ NODE: tuple[Signature, ...] = (
     ),
     fault(
         "host-memory",
-        r"[Dd]etected \d+ oom[-_ ]kill event|tasks? [\d,-]{1,2000}: Out Of Memory|[Oo]ut of memory: Killed process|"
+        r"[Dd]etected \d+ oom[-_ ]kill event|tasks? [\d,-]{1,2000}: Out Of Memory|"
+        r"[Oo]ut of memory: Killed process (?P<victim>\d{1,9})|"
         r"oom-kill:constraint|TERM_(?:MEMLIMIT|SWAP)\b|job killed: \w{0,2}mem\w{0,5} \S{1,20} exceeded limit|"
         r"[Ee]xceeded (?:job|step) memory limit|\bOOMKilled\b|DefaultCPUAllocator: can't allocate memory|"
         r"(?<!, Error: )[Cc]annot allocate memory",  # libfabric's word is the network's

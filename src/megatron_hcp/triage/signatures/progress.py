@@ -158,12 +158,12 @@ HARMLESS = re.compile(
     r"(?i)executing job with overrides|not a git |git root error|detected dubious|pip's dependency resolver|"
     r"nthreads cannot be larger than environment variable|could not find arguments in the checkpoint|"
     r"could not find the metadata file|will not load any checkpoints?|Using the latest cached version|"
-    r"taking the entire process down|"
+    r"taking the entire process down|^error message summary:$|"
     r"unable to register \w{1,20} (?:factory|plugin)|continuing (?:to|with|without) |"
     r"(?<![a-z])(?:errors|failures)[:=] ?0$|\bnum(?:ber)?[ _](?:(?!num)[\w ]){0,60}(?:error|fail)[\w /()]{0,40}[:=] ?0$"
 )
 """What programs print as an error and go on: Hydra, git (also in wandb), pip, numexpr, Megatron-LM, datasets,
-TensorFlow; torch, below what it met in NCCL; what says that it goes on; and a count of no errors or failures."""
+TensorFlow; Paddle's headline; torch, below what it met in NCCL; what says that it goes on; a count of no failures."""
 
 
 def last_words(tail: bytes) -> tuple[int, Line] | None:
