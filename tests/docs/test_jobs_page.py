@@ -78,7 +78,7 @@ def test_the_options_of_hcp_job_have_a_row_each_and_stand_in_an_example_that_end
     rows = [line for line in section.splitlines() if line.startswith("| `--")]
     named = {f"run: {option}" for line in rows for option in re.findall(r"`(--[\w-]+)`", line.split("|")[1])}
     assert named == {option for option in known if "--" in option}
-    (example,) = re.findall(r"```bash\n(.*?)```", section, re.S)
+    (example,) = re.findall(r"```sh\n(.*?)```", section, re.S)
     commands = f'hcp() {{ "{sys.executable}" -m megatron_hcp "$@"; }}\n'
     (tmp_path / "pretrain_gpt.py").write_text("print(' iteration        3/       3 |')\n")
     commands = f'hcp() {{ "{sys.executable}" -m megatron_hcp "$@"; }}\npython3() {{ :; }}\n'

@@ -39,7 +39,7 @@ TIMEOUT_S = 120
 """Seconds that one call may take."""
 _AT_ONCE = 4
 """Calls that run at once: each is a process, and an agent may ask for many."""
-_PAGE = 36
+_PAGE = 32
 """Resources per answer to a client that lists them."""
 _SKILL, _RULE = "hcp://skills/", "hcp://rules/"
 Context = ServerRequestContext[Any]
