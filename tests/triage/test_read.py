@@ -29,6 +29,17 @@ def test_the_rank_that_failed_first_wins_over_those_that_lost_it(tmp_path):
     assert (failure.signature.id, failure.rank) == ("gpu-ecc", 3)
 
 
+def test_what_the_jobs_own_line_quotes_is_no_event_of_the_task_above_it(tmp_path):
+    job = (
+        "srun: error: n1: task 0: Exited with exit code 1\nsrun: error: n1: task 1: Exited with exit code 1\n"
+        'hcp-job: {"event": "end", "attempt": 0, "status": "failed", "reason": "rank 1 on n1 exited with 1 '
+        '(raise RuntimeError(\\"CUDA error: uncorrectable ECC error encountered\\"))"}\n'
+    )
+    train = "1: [rank1]: RuntimeError: CUDA error: uncorrectable ECC error encountered\n"
+    failure = _failure(tmp_path, job_out=job, train_r0_node0_log=train)
+    assert (failure.signature.id, failure.rank) == ("gpu-ecc", 1)
+
+
 def test_an_effect_that_is_printed_first_is_not_the_cause(tmp_path):
     failure = _failure(
         tmp_path,
