@@ -189,7 +189,7 @@ class LineReader:
         self.entry.add_cut(line._replace(body=line.body.strip()), last, file, raised_at(through, line))
 
     def _rows_for(self, hit: Hit) -> list[tuple[Signature, re.Pattern[str]]]:
-        """The rows of which the hit's line holds a token, in order; what a job of ours quotes is no event of its own."""
+        """The rows of which the hit's line holds a token, in order; what our own job quotes is no event."""
         tokens = (JOB_TOKEN,) if JOB_TOKEN in hit.line else hit.tokens
         places = {place for token in tokens if token in hit.line for place in self._places.get(token, ())}
         return [self.rows[place] for place in sorted(places)]
