@@ -135,8 +135,9 @@ def make_server() -> HcpServer:
     @server.feature(types.TEXT_DOCUMENT_DID_OPEN)
     def opened(params: types.DidOpenTextDocumentParams) -> None:
         server.judge(params.text_document.uri)
-        gc.collect()
-        gc.freeze()  # the tables that a judgement reads stay: a collection while somebody types passes over them
+        if not gc.get_freeze_count():
+            gc.collect()
+            gc.freeze()  # the tables that a judgement reads stay: a collection while somebody types passes over them
 
     @server.feature(types.TEXT_DOCUMENT_DID_CHANGE)
     async def changed(params: types.DidChangeTextDocumentParams) -> None:

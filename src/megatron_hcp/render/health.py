@@ -74,8 +74,8 @@ def health_checks(stated: Iterable[Sequence[str]]) -> tuple[HealthCheck, ...]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="health")
-    parser.add_argument("--nodes", type=int, required=True)
+    parser = argparse.ArgumentParser(prog="health", description=__doc__)
+    parser.add_argument("--nodes", type=int, required=True, help="how many nodes the job has")
     options = parser.parse_args(argv)
     problems, unfit = judge(read_answers(sys.stdin), options.nodes)
     for problem in problems:

@@ -1,4 +1,7 @@
-"""What scripts call at their end that hcp before 0.2.0 rendered: the fields of `Outcome` as NAME=VALUE lines."""
+"""What scripts call at their end that hcp before 0.2.0 rendered: `python -m megatron_hcp.render.outcome`.
+
+Prints the fields of `Outcome` as NAME=VALUE lines, from which the script writes its verdict.
+"""
 
 from __future__ import annotations
 
@@ -12,17 +15,17 @@ from megatron_hcp.job.outcome import AttemptEnd, decide, field_of, was_preempted
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="outcome")
-    parser.add_argument("--run", type=Path, required=True)
-    parser.add_argument("--nodes", default="")
+    parser = argparse.ArgumentParser(prog="outcome", description=__doc__)
+    parser.add_argument("--run", type=Path, required=True, help="the job's folder")
+    parser.add_argument("--nodes", default="", help="the job's nodes in order, with commas")
     for name in ("phase", "code", "attempt"):
         parser.add_argument(f"--{name}", type=int, required=True)
     parser.add_argument("--asked", default="")
     parser.add_argument("--stopped", default="")
-    parser.add_argument("--unfit", default="")
+    parser.add_argument("--unfit", default="", help="nodes that their health checks found unfit, with commas")
     parser.add_argument("--max-requeues", type=int)
     parser.add_argument("--has-progress", action="store_true")
-    parser.add_argument("--tasks-are-ranks", action="store_true")
+    parser.add_argument("--tasks-are-ranks", action="store_true", help="srun starts the ranks themselves")
     options = parser.parse_args(argv)
     shown = sys.stdin.read()
     nodes = options.nodes.split(",")

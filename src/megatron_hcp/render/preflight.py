@@ -1,6 +1,7 @@
 """What scripts call that hcp before 0.2.0 rendered: `python -m megatron_hcp.render.preflight node|agree|ranks|run`.
 
-Scripts of today call `hcp job run`, which does the same.
+Scripts of today call `hcp job run`, which does the same. Prints lines for the job's script on standard output; on a
+problem, prints one line on standard error and exits with 1.
 """
 
 from __future__ import annotations
@@ -18,22 +19,24 @@ from megatron_hcp.job.placement import map_ranks
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="preflight")
+    parser = argparse.ArgumentParser(prog="preflight", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    node = commands.add_parser("node")
-    node.add_argument("--gpus", type=int, default=0)
-    node.add_argument("--mount", action="append", default=[])
-    node.add_argument("--write", action="append", default=[])
-    node.add_argument("--free-gib", type=int, default=0)
-    agree = commands.add_parser("agree")
+    node = commands.add_parser("node", help="print what this node has, as one line of JSON")
+    node.add_argument("--gpus", type=int, default=0, help="number of GPUs that must be there; 0 for any")
+    node.add_argument("--mount", action="append", default=[], help="a folder that must be there")
+    node.add_argument(
+        "--write", action="append", default=[], help="a folder that every node writes to; created if missing"
+    )
+    node.add_argument("--free-gib", type=int, default=0, help="GiB that must be free in the last of these folders")
+    agree = commands.add_parser("agree", help="compare the nodes' lines; print common values as NAME=VALUE")
     agree.add_argument("--nodes", type=int, required=True)
-    ranks = commands.add_parser("ranks")
+    ranks = commands.add_parser("ranks", help="compare the ranks' placement with the plan")
     ranks.add_argument("--gpus-per-node", type=int, required=True)
     ranks.add_argument("--hcp", default="")
     ranks.add_argument("--order", default="")
     for name in ("tp", "cp", "pp", "ep", "etp", "gtp"):
         ranks.add_argument(f"--{name}", type=int, default=0)
-    run = commands.add_parser("run")
+    run = commands.add_parser("run", help="run a program from the pack's checks/")
     run.add_argument("program")
     run.add_argument("arguments", nargs=argparse.REMAINDER)
     options = parser.parse_args(argv)

@@ -38,7 +38,7 @@ _MODULES = {
     "bridge": "megatron.bridge",
     "flash_attn": "flash_attn",
 }
-"""What is imported to see whether a package works."""
+"""What is imported to see whether an installed package works; of the others only the version is reported."""
 _CONTAINERS = ("apptainer", "singularity", "enroot", "docker", "podman")
 
 
@@ -93,7 +93,7 @@ def _extra(name: str, modules: Iterable[str]) -> Health:
 
 
 def _packages(*, has_gpus: bool) -> Iterator[Health]:
-    """Packages that rules ask for."""
+    """Packages that rules ask for: do they work, and were their releases read?"""
     versions = {name: version for name, version in installed_versions().items() if isinstance(version, str)}
     for name, version in versions.items():
         if name == "mcore_branch":
@@ -175,7 +175,7 @@ def _skills(place: Path) -> Health:
 
 
 def _import_fails(module: str) -> str | None:
-    """Why a module cannot be imported; None if it can."""
+    """Why a module cannot be imported, in the last line that Python says; None if it can."""
     done = _python(f"import {module}")
     return None if done.status == 0 else _why(done)
 

@@ -47,8 +47,7 @@ def frames_above(before: str, line: Line) -> tuple[Frame, ...]:
     frames, code, since = [], list[str](), 0
     for body in own:
         if frame := _FRAME.search(body):  # behind what no prefix explains
-            text = " ".join(reversed(code))[:_LONGEST_CODE]
-            frames.append(Frame(frame["file"], int(frame["line"]), frame["name"] or "", text))
+            frames.append(_frame(frame, " ".join(reversed(code))[:_LONGEST_CODE]))
             code, since = [], 0
             continue
         code.append(body.strip())
@@ -95,19 +94,18 @@ _OTHERWISE = re.compile(
 
 def last_frame_below(hit: Hit, line: Line) -> str:
     """The innermost frame of the traceback below a line, written as `raised_at` does; empty where there is none."""
-    place, code = "", ""
+    innermost, code = None, ""
     for _, below in lines_below(hit):
         if below.writer != line.writer or not below.body.strip(" ~^"):
             continue
         if frame := _FRAME.match(below.body):
-            place, code = _place(frame), ""
-        elif place and not code and below.body.startswith((" ", "\t")):
+            innermost, code = frame, ""
+        elif innermost and not code and below.body.startswith((" ", "\t")):
             code = below.body.strip()
         elif not below.body.startswith((" ", "\t")):
             break
-    return f" ({place}{': ' + code if code else ''})" if place else ""
+    return at_text((_frame(innermost, code),) if innermost else ())
 
 
-def _place(frame: re.Match[str]) -> str:
-    name = re.split(r"[/\\]", frame["file"])[-1]
-    return f"{name}:{frame['line']}" + (f", in {frame['name']}" if frame["name"] else "")
+def _frame(said: re.Match[str], code: str) -> Frame:
+    return Frame(said["file"], int(said["line"]), said["name"] or "", code)

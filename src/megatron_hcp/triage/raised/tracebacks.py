@@ -169,9 +169,8 @@ def rejoined(hit: Hit, line: Line) -> Line | None:
     below = line_below(hit) if name or _GOES_ON_BELOW.match(line.body) else None
     text = read_line(below.line).body.strip() if below else ""
     if name and text == ":" and below and (further := line_below(below)):
-        text = (
-            f": {read_line(further.line).body.strip()}"  # several ranks, or a stream without buffer, wrote it in parts
-        )
+        # Several ranks, or a stream without buffer, wrote it in parts.
+        text = f": {read_line(further.line).body.strip()}"
     if name and text.startswith(": "):
         another = _name_at_end(text).rpartition(".")[2]  # of the next rank: its text stands still further below
         return line._replace(body=name + text.removesuffix(another))
