@@ -103,7 +103,7 @@ OWN = ("/srv/u/run/train.py", 12, "main", "fit(model, batch)")
         (
             ("s.py", 5, "f", "x = min(times)"),
             "ValueError: min() arg is an empty sequence",
-            ["`x = min(times)`", "s.py:5"],
+            ["`x = min(times)`", "s.py:5", "the warm-up or the interval"],
         ),
         (
             OWN,
@@ -201,10 +201,17 @@ def test_each_row_says_what_to_do_or_why_and_names_only_what_it_can_know():
 
 
 def test_a_wrapped_frame_is_no_exception(tmp_path):
+    """Its own name for what was raised, which only the end of the traceback shows, is read."""
     log = (
         HEAD
         + '  File "/usr/lib/python3/dist-packages/x/elastic_agent/ckpt_saver.py", line 4, in save_st\nep\n    go()\n'
-        '  File "x.py", line 9, in go\n    return os.listdir(path)\nRuntimeError: it broke\n'
+        '  File "x.py", line 9, in go\n    return os.listdir(path)\nx.agent.StreamClosed: it broke\n'
     )
     failure = triage(write_logs(tmp_path, a_log=log), CpPlan()).failure
-    assert failure and failure.message == "RuntimeError: it broke"
+    assert failure and failure.message == "x.agent.StreamClosed: it broke"
+
+
+def test_a_step_names_the_part_of_the_software_that_raised_it(tmp_path):
+    frame = ("/x/megatron/core/datasets/gpt_dataset.py", 9, "build", "self.index[0]")
+    assert "it comes from the data: " in " ".join(_steps(tmp_path, OWN, frame, said="RuntimeError: it broke"))
+    assert "it comes from" not in " ".join(_steps(tmp_path, OWN, said="RuntimeError: it broke"))
