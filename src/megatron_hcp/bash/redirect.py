@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from posixpath import normpath
 
+from megatron_hcp.bash.changes import note_change
 from megatron_hcp.bash.expand import value
 from megatron_hcp.bash.reason import WhyUnknown
 from megatron_hcp.bash.syntax import Command, Pipeline, Redirected, Statement
@@ -17,7 +18,11 @@ def redirected(w: Walker, node: Redirected) -> Status:
     outer = w.stdin
     if node.stdin is not None:
         w.stdin = value(w, node.stdin)
-    outputs = [text for word in node.outputs if (text := text_of(value(w, word))) is not None]
+    outputs = []
+    for output in (value(w, word) for word in node.outputs):
+        note_change(w, output, w.line(node))
+        if (text := text_of(output)) is not None:
+            outputs.append(text)
     _write(w, node, outputs)
     status = None
     if node.statement is not None and not (w.printed is not None and "2" in outputs):
