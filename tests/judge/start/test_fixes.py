@@ -45,6 +45,16 @@ def test_a_number_that_is_missing_is_not_made_true() -> None:
     )
 
 
+def test_a_number_that_fits_comes_before_none() -> None:
+    found = offered(
+        "--max-position-embeddings 512 --seq-length 4096",
+        "args.max_position_embeddings >= args.seq_length",
+        max_position_embeddings=512,
+        seq_length=4096,
+    )
+    assert found[0] == {"max_position_embeddings": 4096}
+
+
 def test_heads_that_do_not_divide_the_hidden_size_become_the_nearest_that_do() -> None:
     found = offered(
         "--hidden-size 4096 --num-attention-heads 160",

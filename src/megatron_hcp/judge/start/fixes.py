@@ -124,7 +124,8 @@ def _alternatives(tree: Any, values: dict[str, Any], old: Any) -> Iterator[Any]:
         near |= {old // number * number for number in numbers if number}
         near |= {-(-old // number) * number for number in numbers if number}
         near |= {size for number in numbers for size in range(1, min(old, 512)) if number and number % size == 0}
-        yield from sorted((n for n in near if n >= 0 and n != old), key=lambda number: abs(number - old))[:12]
+        nearest = sorted((n for n in near if n >= 0 and n != old), key=lambda number: abs(number - old))[:12]
+        yield from dict.fromkeys((*nearest, *(n for n in numbers if n > old)))
         yield None
     elif isinstance(old, str):
         yield from (text for text in dict.fromkeys(texts) if text != old)
@@ -143,7 +144,8 @@ def _cost(spot: Spot, old: Any, new: Any) -> float:
         cost += 1  # what the launch doesn't write is added to it
     if type(old) is int and type(new) is int:
         return cost + abs(new - old) / max(new, old, 1)
-    return cost + (0.5 if new in (None, False) else 0)
+    # A number that fits, however far, before none: another guard may ask for it.
+    return cost + (1 if new is None and type(old) is int else 0.5 if new in (None, False) else 0)
 
 
 def _fix(launch: Launch, refusal: Refusal, changes: Iterable[tuple[str, Any]]) -> Fix | None:
