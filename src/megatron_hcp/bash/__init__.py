@@ -9,7 +9,7 @@ from outside:
 A script passes through the modules from left to right, and each imports only from its left:
 
     value <- arith, merge, split <- syntax <- parser/ <- state <- walker <- params, expand
-          <- paths <- assign, conditions <- builtins, loops, changes <- redirect <- statements
+          <- paths <- assign, conditions <- builtins, loops, redirect <- statements
 
 * `value`: texts, and the known values of variables, each part with its place
 * `arith`, `merge`, `split`: arithmetic, values after branches, the splitting of words
@@ -17,6 +17,5 @@ A script passes through the modules from left to right, and each imports only fr
 * `state`, `walker`: the variables, and the path through the statements
 * `params`, `expand`: the expansion of words
 * `paths`: other files' locations relative to the script's folder
-* `changes`: the files that a script writes to
 * `assign` to `redirect`: the effects of each kind of statement; `statements` is the table of all kinds
 """

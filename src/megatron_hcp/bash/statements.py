@@ -8,13 +8,12 @@ from typing import Any
 
 from megatron_hcp.bash.assign import assign, assigned_value, declaration, fields
 from megatron_hcp.bash.builtins import BUILTINS, SILENT, WORKS, keeps_words
-from megatron_hcp.bash.changes import CHANGING, note_changes
 from megatron_hcp.bash.conditions import arithmetic_holds, holds
 from megatron_hcp.bash.expand import value
 from megatron_hcp.bash.loops import arm, case, counted_for, decided_by, for_each, while_holds
 from megatron_hcp.bash.paths import substituted_by_sed
 from megatron_hcp.bash.reason import RunTime, WhyUnknown
-from megatron_hcp.bash.redirect import redirected, written
+from megatron_hcp.bash.redirect import CHANGING, note_changes, redirected, written
 from megatron_hcp.bash.syntax import (
     AndOr,
     ArithmeticCommand,

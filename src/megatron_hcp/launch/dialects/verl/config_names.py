@@ -26,7 +26,7 @@ _OWN_CONFIGS = ("ppo", "sft", "dapo", "prime", "spin", "sppo", "async", "policy"
 """verl's own configurations are named for what they train, and `trainer`; their defaults are known."""
 
 _GROUPS = ("actor", "ref", "critic", "engine", "model_engine")
-ENGINES = ("fsdp", "megatron", "torchtitan", "veomni", "automodel", "mindspeed")
+ENGINES = ("fsdp", "megatron", "mlite", "torchtitan", "veomni", "automodel", "mindspeed")
 """What verl's own files of these config groups are named for (0.5.0 to main of August 2026)."""
 _BACKENDS = {"dp": "fsdp"}
 """verl's `model_engine` choices whose strategy has a different name."""
