@@ -97,7 +97,7 @@ def _from_outside(failure: Failure, steps: int) -> str:
         return (
             "somebody ended it: unless it hung, nothing has to be mended, and the next attempt goes on from its state"
         )
-    if not steps and failure.signature.role == "echo":  # no limit or preemption of Slurm's, which are no sign of a hang
+    if not steps and (failure.signature.role == "echo" or failure.signature.id == _TIME_LIMIT):
         return "it was stopped from outside; these logs show no training step before that: look whether it hung"
     return "it was stopped from outside; the next attempt continues from the last checkpoint"
 
@@ -120,6 +120,7 @@ def _left_behind(attempts: tuple[Attempt, ...]) -> Failure | None:
     return next((failure for failure in trained if failure.kind == "cause" and not failure.is_from_outside), None)
 
 
+_TIME_LIMIT = "time-limit"  # a preemption is no sign of a hang
 _ASKED_FOR = ("job-cancelled", "cancelled", "interrupted")
 """Signatures of an end that a person asked for, as an exit code may show too."""
 _OF_REQUEST = ("gpu-driver",)
@@ -146,8 +147,7 @@ def _of_program(failure: Failure, attempts: tuple[Attempt, ...]) -> Advice:
         return Advice("restart", "something was not ready in time, and may be the next time; stop if it happens again")
     if is_general and not last.steps and last.begins:
         return Advice("stop", "it failed before the first training step; the same launch would fail there again")
-    before = [attempt.failure.signature.id for attempt in attempts[:-1] if attempt.failure]
-    if is_of_program(failure) and failure.signature.id not in before:
+    if is_of_program(failure):
         ranks = f"{len(failure.ranks)} ranks raised it alike" if len(failure.ranks) > 1 else "the program raised it"
         return Advice("stop", f"{ranks}, and a restart meets the same options and data: correct these")
     if is_general and not last.steps:

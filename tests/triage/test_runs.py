@@ -1,0 +1,75 @@
+"""Several runs in one file, and what says that nothing was started."""
+
+import pytest
+
+from megatron_hcp.triage.is_cp_on import CpPlan
+from megatron_hcp.triage.read import triage
+
+START = "FutureWarning: Importing from the old place is deprecated\nINFO: a model of 12 layers is built\n"
+RAISED = 'Traceback (most recent call last):\n  File "run.py", line {}, in <module>\n    main()\n{}\n'
+
+
+def test_the_log_of_one_rank_may_hold_several_runs_and_the_last_one_counts(tmp_path):
+    errors = ["AssertionError: no such config", "ValueError: too few heads", "KeyError: 'layout'"]
+    for rank in (0, 1):
+        text = "".join(START + RAISED.format(7, error) for error in errors)
+        (tmp_path / f"workerlog.{rank}").write_text(text)
+    found = triage(sorted(tmp_path.iterdir()), CpPlan())
+    assert found.failure and found.failure.message == errors[-1]
+    assert [attempt.failure.message for attempt in found.attempts] == errors
+
+
+def test_what_a_rank_says_below_its_exception_is_of_the_same_run_unless_it_begins_again(tmp_path):
+    log = tmp_path / "rank0.log"
+    log.write_text(START + RAISED.format(7, "ValueError: first") + "closing\n" + RAISED.format(9, "KeyError: 'then'"))
+    found = triage([log], CpPlan())
+    assert found.failure and found.failure.message == "ValueError: first"
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        (
+            [
+                "srun: error: If munged is up, restart with --num-threads=10",
+                "srun: error: Munge encode failed: Failed to access the socket",
+            ],
+            "Munge encode failed: Failed to access the socket",
+        ),
+        (
+            ["sbatch: error: fetch_config: DNS SRV lookup failed", "sbatch: fatal: Could not establish"],
+            "fetch_config: DNS",
+        ),
+    ],
+)
+def test_a_client_of_slurm_that_has_the_last_word_started_nothing(tmp_path, lines, said):
+    log = tmp_path / "job.log"
+    log.write_text("\n".join(lines) + "\n")
+    found = triage([log], CpPlan())
+    assert found.state == "failed"
+    assert found.failure.message.startswith(said)
+    assert found.advice.action == "stop"
+    log.write_text("\n".join([*lines, "step 1 loss 2.5", "step 2 loss 2.4"]) + "\n")
+    assert triage([log], CpPlan()).state != "failed"
+
+
+def test_a_watchdog_is_believed_before_the_line_that_announces_it(tmp_path):
+    log = tmp_path / "job.log"
+    log.write_text(
+        "[rank0]:[E ProcessGroupNCCL.cpp:1316] [PG 0 Rank 0] Heartbeat monitor timed out!\n"
+        "[rank0]:[F ProcessGroupNCCL.cpp:1169] [PG 0 Rank 0] ProcessGroupNCCL's watchdog got stuck for 600 seconds "
+        "without making progress in monitoring enqueued collectives.\n"
+    )
+    found = triage([log], CpPlan())
+    assert found.failure and found.failure.signature.id == "watchdog-stuck"
+
+
+def test_a_worker_of_ray_is_placed_by_the_list_of_its_properties(tmp_path):
+    log = tmp_path / "job.log"
+    log.write_text(
+        "ray.exceptions.ActorDiedError: The actor died unexpectedly before finishing this task.\n"
+        "        class_name: WorkerDict\n        pid: 85317\n        ip: 172.24.0.4\n"
+        "The actor is dead because its worker process has died. Worker exit type: SYSTEM_ERROR\n"
+    )
+    found = triage([log], CpPlan())
+    assert found.failure and (found.failure.node, found.failure.pid) == ("172.24.0.4", 85317)
