@@ -73,3 +73,46 @@ def test_a_worker_of_ray_is_placed_by_the_list_of_its_properties(tmp_path):
     )
     found = triage([log], CpPlan())
     assert found.failure and (found.failure.node, found.failure.pid) == ("172.24.0.4", 85317)
+
+
+def test_a_run_that_fails_otherwise_than_the_one_before_is_judged_by_itself(tmp_path):
+    log = tmp_path / "rank0.log"
+    steps = "".join(f"step {step} loss 2.5\n" for step in range(1, 6))
+    log.write_text(
+        START + RAISED.format(7, "ValueError: too few heads") + START + steps + RAISED.format(9, "KeyError: 'rows'")
+    )
+    found = triage([log], CpPlan())
+    assert found.failure
+    assert found.failure.message == "KeyError: 'rows'"
+    assert found.advice.action == "stop"
+
+
+@pytest.mark.parametrize(("steps", "hung"), [("", True), ("step 1 loss 2.5\nstep 2 loss 2.4\n", False)])
+def test_a_time_limit_before_the_first_step_may_be_a_hang(tmp_path, steps, hung):
+    log = tmp_path / "job.log"
+    log.write_text(
+        f"Starting the job\n{steps}slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT T DUE TO TIME LIMIT ***\n"
+    )
+    advice = triage([log], CpPlan()).advice
+    assert advice
+    assert ("hung" in advice.reason) is hung
+
+
+def test_the_node_may_stand_in_the_other_file_of_the_job(tmp_path):
+    out, err = tmp_path / "job.out", tmp_path / "job.err"
+    err.write_text(RAISED.format(7, "ValueError: no accelerator"))
+    nodes = []
+    for head in ("Node: fc10713 | Job: 36164743\n", "Nodelist: fc[10713-10714]\n", "Node: fc1\nNode: fc2\n"):
+        out.write_text(head)
+        found = triage([err, out], CpPlan())
+        nodes.append(found.failure.node if found.failure else "")
+    assert nodes == ["fc10713", None, None]
+
+
+def test_logs_that_name_no_rank_are_counted(tmp_path):
+    paths = [tmp_path / f"pod-{letter}.log" for letter in "abc"]
+    for port, path in enumerate(paths):
+        path.write_text(RAISED.format(7, f"OSError: port {port} is refused") if port else "started\n")
+    found = triage(paths, CpPlan())
+    assert found.failure
+    assert found.failure.cause.endswith("2 of 2 logs say so")
