@@ -48,7 +48,9 @@ class History:
         self._looked = 0
         self._step_ended = False
         self._first: frozenset[str] | None = None
-        """The log's first lines that its program wrote, without figures."""
+        """The log's first lines that its program wrote, without figures"""
+        self._opening = ""
+        """The first of these"""
         self._again_at: int | None = None
         """Where the program was started again, by torchrun's agent, which only says so where it informs"""
         self._started_at = 0
@@ -101,13 +103,17 @@ class History:
             self.entry.attempt, self._started_at, self._again_at = self.entry.attempt or 0, self._again_at, None
             self.begin(self.entry.attempt + 1).begins = True
         if self._first is None:
-            self._first = (
-                frozenset(_shapes(hit.chunk[:_LOOKED_THROUGH])[:_FIRST]) if hit.offset == hit.at else frozenset()
-            )
+            shapes = _shapes(hit.chunk[:_LOOKED_THROUGH])[:_FIRST] if hit.offset == hit.at else []
+            self._first, self._opening = frozenset(shapes), shapes[0] if shapes else ""
         if not hit.line:
             return
-        if self._first and (_CLOSES in hit.line or _REPORT in hit.line or self._is_end_of_process(hit)):
+        if self._first and (_CLOSES in hit.line or _REPORT in hit.line):
             self._look_for_start(hit)
+        elif self._first and self._again_at is None and self._is_end_of_process(hit):
+            below = hit.at + len(hit.line) + 1
+            shape = _shape(hit.chunk[below : below + _BELOW_END].partition(b"\n")[0])
+            if shape and shape == self._opening and not self._recurs(hit, shape):
+                self._again_at = hit.offset + len(hit.line) + 1
         if _REPORT in hit.line and self._again_at is None:
             self._follow_report(hit)
         if ended := _JOB_ENDS.search(hit.line):

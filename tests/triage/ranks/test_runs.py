@@ -26,6 +26,17 @@ def test_what_a_rank_says_below_its_exception_is_of_the_same_run_unless_it_begin
     assert found.failure and found.failure.message == "ValueError: first"
 
 
+def test_what_a_rank_tries_again_is_no_further_run(tmp_path):
+    """A log's first lines are its program's start; those after it may come again at each trial."""
+    log = tmp_path / "rank0.log"
+    trial = "INFO: uploads the metrics of this step\n" + RAISED.format(3, "OSError: the tracker is gone")
+    steps = "".join(f"step {step} loss 2.5\n" for step in range(1, 6))
+    log.write_text(START + trial + trial + steps)
+    found = triage([log], CpPlan())
+    assert found.failure is None
+    assert len(found.attempts) == 1
+
+
 @pytest.mark.parametrize(
     ("lines", "said"),
     [
