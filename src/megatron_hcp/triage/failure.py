@@ -107,6 +107,8 @@ def _is_of_spawn(event: Event) -> bool:
     return bool(event.groups.get("spawned")) or "multiprocessing.spawn." in event.line.body
 
 
+_NO_TEXT, _LONGEST_MORE = " without a text", 200
+"""What the row of an exception says that has its text in the lines below, and how much of that is told."""
 _SAID_BY_RANKS = ("cpp-terminate", "exception-wrapped", "aborted")
 """Reports that no launcher makes: a rank says so of itself, and it may be one that waited in vain."""
 
@@ -138,6 +140,8 @@ def _failure(entry: FileEvents, event: Event, job: LoggedJob, others: Sequence[S
         job.unfit.add("the node of the failing rank")
         node = None
     cause = filled_cause(event.signature.cause, event.groups) + said_text(event.groups.get("at", ""))
+    if event.role == "general" and event.more and not event.groups.get("text"):
+        cause = f"{cause.replace(_NO_TEXT, '')}: {said_text(event.more)[:_LONGEST_MORE]}"
     explained = meaning(whole(event.groups.get("xid")))
     cause += f": {explained}" if explained else ""
     if code is not None:

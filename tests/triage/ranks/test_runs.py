@@ -127,3 +127,30 @@ def test_logs_that_name_no_rank_are_counted(tmp_path):
     found = triage(paths, CpPlan())
     assert found.failure
     assert found.failure.cause.endswith("2 of 2 logs say so")
+
+
+def test_the_text_of_an_exception_may_stand_below_its_name(tmp_path):
+    log = tmp_path / "job.log"
+    log.write_text(RAISED.format(7, "lightning.MisconfigurationException: \n      You requested GPUs: [0, 1]"))
+    found = triage([log], CpPlan())
+    assert found.failure
+    assert found.failure.cause.endswith(": You requested GPUs: [0, 1]")
+    log.write_text(RAISED.format(7, "AssertionError"))
+    found = triage([log], CpPlan())
+    assert found.failure
+    assert "AssertionError without a text" in found.failure.cause
+
+
+def test_a_collector_may_take_the_indents_of_a_traceback(tmp_path):
+    log = tmp_path / "pod.log"
+    lines = [
+        "Traceback (most recent call last):",
+        'File "a.py", line 7, in run',
+        "take(queue)",
+        "^^^^~~",
+        "_queue.Empty",
+    ]
+    log.write_text("".join(f"2025-07-17T11:20:40.299361236+08:00 [rank2]: {line}\n" for line in lines))
+    failure = triage([log], CpPlan()).failure
+    assert failure
+    assert (failure.message, failure.rank) == ("_queue.Empty", 2)
