@@ -132,7 +132,13 @@ def conclude(reader: LineReader, plan: CpPlan, dumped: Waited | None, dump: Path
         survived, noise, is_done = survived + sum(len(entry.seen) for entry in current), Counter(), True
     if not is_done and (failure is None or failure.kind == "effect"):
         unnamed = _unknown_line(current, failure)
-    if unnamed and failure is None and _OF_PEERS.search(unnamed[2]) and all(map(_is_at_end, current)):
+    if (
+        unnamed
+        and failure is None
+        and _OF_PEERS.search(unnamed[2])
+        and any(entry.steps for entry in current)
+        and all(map(_is_at_end, current))
+    ):
         unnamed, is_done = None, True  # ranks end one after the other
     if failure is None and unnamed is None:
         unnamed = next(((entry.path, *entry.idle) for entry in current if entry.idle), None)

@@ -16,7 +16,7 @@ def test_the_log_of_one_rank_may_hold_several_runs_and_the_last_one_counts(tmp_p
         (tmp_path / f"workerlog.{rank}").write_text(text)
     found = triage(sorted(tmp_path.iterdir()), CpPlan())
     assert found.failure and found.failure.message == errors[-1]
-    assert [attempt.failure.message for attempt in found.attempts] == errors
+    assert [attempt.failure and attempt.failure.message for attempt in found.attempts] == errors
 
 
 def test_what_a_rank_says_below_its_exception_is_of_the_same_run_unless_it_begins_again(tmp_path):
@@ -57,9 +57,9 @@ def test_a_client_of_slurm_that_has_the_last_word_started_nothing(tmp_path, line
     log = tmp_path / "job.log"
     log.write_text("\n".join(lines) + "\n")
     found = triage([log], CpPlan())
-    assert found.state == "failed"
+    assert found.failure and found.advice
     assert found.failure.message.startswith(said)
-    assert found.advice.action == "stop"
+    assert (found.state, found.advice.action) == ("failed", "stop")
     log.write_text("\n".join([*lines, "step 1 loss 2.5", "step 2 loss 2.4"]) + "\n")
     assert triage([log], CpPlan()).state != "failed"
 
@@ -93,7 +93,7 @@ def test_a_run_that_fails_otherwise_than_the_one_before_is_judged_by_itself(tmp_
         START + RAISED.format(7, "ValueError: too few heads") + START + steps + RAISED.format(9, "KeyError: 'rows'")
     )
     found = triage([log], CpPlan())
-    assert found.failure
+    assert found.failure and found.advice
     assert found.failure.message == "KeyError: 'rows'"
     assert found.advice.action == "stop"
 
