@@ -20,7 +20,7 @@ OWN = re.compile(r"(^|/)(pretrain\w*|train_rl)\.py$")
 """Megatron-LM's own programs: whatever their arguments are, they form its command line."""
 _CORE = {"num_layers", "hidden_size", "num_attention_heads", "use_mcore_models"}
 _MOST_SHARED = 3
-_LEAST_KNOWN = 0.2
+_LEAST_KNOWN = 1 / 3
 """Of a program that is not known by name, the share of its options that Megatron-LM has: every trainer has a few."""
 
 
