@@ -191,7 +191,7 @@ def test_a_finding_that_an_earlier_fix_clears_needs_no_patch_of_its_own(hcp, tmp
         "launch.sh",
     )
     done = hcp("check", "launch.sh", "--select", "CP009,CP010", "--diff", cwd=tmp_path)
-    assert " error CP009 " in done.stdout and " error CP010 " in done.stdout
+    assert " error CP009 " in done.stdout and "; clears CP010 too\n" in done.stdout
     assert "no patch" not in done.stdout and done.stdout.count("+torchrun") == 1
     assert "--cp-comm-type a2a" in done.stdout[done.stdout.index("+torchrun") :]
 

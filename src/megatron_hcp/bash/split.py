@@ -95,8 +95,7 @@ class _Splitter:
     def _flush(self) -> None:
         if self.parts is not None:
             parts = tuple(self.parts)
-            is_text = len(parts) == 1 and isinstance(parts[0], Lit) and parts[0].text
-            if not is_text:  # as most words are: nothing to drop
+            if not _is_text(parts):  # nothing to drop
                 parts = tuple(part for part in parts if not (isinstance(part, Lit) and not part.text))
             if self.lone and len(parts) == 1 and isinstance(parts[0], Hole):
                 part = parts[0]
@@ -151,10 +150,11 @@ class _Splitter:
     def _splice(self, items: Items, split: bool) -> None:
         if split:
             items = tuple(again for item in items for again in resplit(item))
+        last = len(items) - 1
         for place, item in enumerate(items):
             if place:
                 self._flush()
-            if not isinstance(item, Field):
+            if not isinstance(item, Field) or (0 < place < last and _is_text(item.parts)):
                 self._flush()
                 self.items.append(item)
             elif self.parts is None:
@@ -206,6 +206,11 @@ def _starts_anew(option: Value) -> bool:
     """Whether an option is nothing, or begins with a blank: then it does not go on with the word before it."""
     first = next((part for part in option if not isinstance(part, Lit) or part.text), None)
     return first is None or (isinstance(first, Lit) and first.text[0] in BLANK)
+
+
+def _is_text(parts: Value) -> bool:
+    """Whether it is one text, as most words are."""
+    return len(parts) == 1 and isinstance(parts[0], Lit) and bool(parts[0].text)
 
 
 def _inside(word: Field, span: Span) -> bool:

@@ -117,6 +117,7 @@ def main(argv: list[str] | None = None) -> Any:
         from megatron_hcp.cli.streams import guard_streams, is_output_lost
 
         guard_streams(sys.argv[1:])
+        gc.set_threshold(100_000, 20, 20)  # a check makes few cycles: looking for them took a tenth of its time
     # click drops the `--` that separates a launch's own words from ours, so it is split off first.
     arguments = list(sys.argv[1:] if argv is None else argv)
     cut = arguments.index("--") if "--" in arguments else len(arguments)

@@ -56,7 +56,7 @@ else:
             return cls(*values)
 
         def _replace(self, /, **changed: Any) -> tuple[Any, ...]:
-            made = self._make(map(changed.pop, self._fields, self))
+            made = tuple.__new__(type(self), map(changed.pop, self._fields, self))
             if changed:
                 raise ValueError(f"Got unexpected field names: {list(changed)!r}")
             return made

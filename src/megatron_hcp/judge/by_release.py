@@ -39,7 +39,12 @@ def in_some_releases(launch: Launch, rulings: Iterable[Ruling]) -> BySomeRelease
         package = ruling.lacks
         if package not in RELEASES or package in launch.facts:
             continue
-        tried = {release: judge(View(_with(launch, package, release)), ruling.rule) for release in RELEASES[package]}
+        facts = {**launch.facts}
+        view = View(launch._replace(facts=facts))
+        tried: dict[str, Ruling] = {}
+        for release in RELEASES[package]:
+            facts[package] = Fact(release, "assumed")
+            tried[release] = judge(view, ruling.rule)
         if all(one.problem is None for one in tried.values()):
             continue
         if package not in possible:  # few launches need it

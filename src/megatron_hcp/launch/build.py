@@ -104,9 +104,13 @@ def _stated(reading: Reading) -> tuple[dict[str, Fact], dict[str, str]]:
         by_recipe = reading.recipe is not None and reading.recipe.by_key.get(setting.key) == setting
         fact = Fact(value, "recipe" if by_recipe else "launch", setting.location, setting.key)
         written.setdefault(entry.fact, {})[setting.key] = fact  # of a repeated key, the last occurrence
-    order = {key: place for place, key in enumerate(index)}
+    order: dict[str, int] = {}
     for name, by_key in written.items():
-        facts[name] = by_key[min(by_key, key=lambda key: (_precedence(key, by_key[key].value), order[key]))]
+        key, *more = by_key
+        if more:  # few facts are written under several keys
+            order = order or {key: place for place, key in enumerate(index)}
+            key = min(by_key, key=lambda key: (_precedence(key, by_key[key].value), order[key]))
+        facts[name] = by_key[key]
     for key, reason in reading.unknown.items():
         name = index[key].fact if key in index else key
         if name in reading.facts:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from megatron_hcp.cli.explain import page
@@ -17,6 +17,7 @@ from megatron_hcp.ground.visible import visible
 from megatron_hcp.judge.engine import check_launch
 from megatron_hcp.judge.repair.patch import patch_of
 from megatron_hcp.judge.report import Finding, OfferedFix, Report
+from megatron_hcp.judge.start.judged import newest_first
 from megatron_hcp.launch.dialects.table import FACTS
 from megatron_hcp.launch.fact import Launch, shown_value
 from megatron_hcp.launch.load import LoadOptions, load_text_as
@@ -84,6 +85,13 @@ def _judged(text: str, path: str) -> JudgedText:
         return JudgedText((_mark_of_error(error, path),))
     marks = tuple(mark for report in reports for mark in _marks(report, path))
     return JudgedText(marks, tuple(reports), rules=rules)
+
+
+def each_release(doc: JudgedText) -> Iterator[str]:
+    """Has each release that may judge the document's first launch judge it, by name as it is done."""
+    for report in doc.reports[:1]:
+        for releases in newest_first(report.launch):
+            yield from (judged.release for judged in releases)
 
 
 def with_fixes(doc: JudgedText) -> JudgedText:

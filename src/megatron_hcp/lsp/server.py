@@ -20,6 +20,7 @@ from megatron_hcp.lsp.judged import (
     JudgedText,
     Mark,
     dialect_in,
+    each_release,
     explained,
     fixed_text,
     judged,
@@ -47,6 +48,8 @@ class HcpServer(LanguageServer):
         super().__init__("hcp", __version__)
         self.docs: dict[str, JudgedText] = {}
         self.dialects: dict[str, tuple[str, str]] = {}
+        self.ready: set[tuple[str, str]] = set()
+        """Those of `dialects` whose releases have been read."""
 
     def judge(self, uri: str) -> None:
         """Judges a document as it is now and publishes what is found."""
@@ -133,9 +136,14 @@ def make_server() -> HcpServer:
     server = HcpServer()
 
     @server.feature(types.TEXT_DOCUMENT_DID_OPEN)
-    def opened(params: types.DidOpenTextDocumentParams) -> None:
-        server.judge(params.text_document.uri)
-        if not gc.get_freeze_count():
+    async def opened(params: types.DidOpenTextDocumentParams) -> None:
+        uri = params.text_document.uri
+        server.judge(uri)
+        found = server.docs[uri]
+        if (dialect := dialect_in(found.reports)) is not None and dialect not in server.ready:
+            server.ready.add(dialect)
+            for _ in each_release(found):  # a change may bring in any of them, and the first use of each is slow
+                await asyncio.sleep(_PAUSE_S)
             gc.collect()
             gc.freeze()  # the tables that a judgement reads stay: a collection while somebody types passes over them
 

@@ -103,3 +103,10 @@ def test_it_is_written_by_both_options_alike_and_only_over_a_page_of_hcp(hcp: Hc
     done = hcp("check", "mlm_broken.sh", "--html", "mine.html", cwd=tmp_path)
     assert done.returncode == 2 and "was not made by hcp" in done.stderr
     assert (tmp_path / "mine.html").read_text() == "mine"
+
+
+def test_it_lists_what_is_accepted_with_its_place(hcp: Hcp, tmp_path: Path) -> None:
+    words = "torchrun --nproc-per-node 8 pretrain_gpt.py --context-parallel-size 8 --cp-comm-type a2a+p2p\n"
+    (tmp_path / "run.sh").write_text("# hcp: ignore=HCP001 a test of the launcher\n" + words)
+    text = page_of(hcp, tmp_path, "run.sh").text
+    assert re.search(r"Accepted\s+HCP001 .+ run\.sh:2\s", text)

@@ -15,8 +15,10 @@ VERL = (
 
 def test_a_configuration_that_is_not_found_is_asked_for_and_not_what_it_may_set(hcp, tmp_path: Path) -> None:
     (tmp_path / "run.yaml").write_text(RECIPE)
-    (line,) = hcp("check", "run.yaml", "--quiet", cwd=tmp_path).stdout.splitlines()
-    assert "name the folder of sft.yaml with --source DIR" in line and "--set" not in line
+    lines = hcp("check", "run.yaml", "--quiet", cwd=tmp_path).stdout.splitlines()
+    said = " ".join(map(str.strip, lines))
+    assert said.count("undecided: ") == 1 and max(map(len, lines)) <= 160
+    assert "name the folder of sft.yaml with --source DIR" in said and "--set" not in said
     (tmp_path / "base").mkdir()
     (tmp_path / "base" / "sft.yaml").write_text("policy: {megatron_cfg: {tensor_model_parallel_size: 1}}\n")
     assert "sft.yaml" not in hcp("check", "run.yaml", "--quiet", "--source", "base", cwd=tmp_path).stdout

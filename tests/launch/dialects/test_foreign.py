@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.ground.errors import HcpError, UnrecognisedError
 from megatron_hcp.launch.dialects import foreign
 from megatron_hcp.launch.dialects.foreign_keys import KEYS
 from megatron_hcp.launch.dialects.known_keys import is_known
@@ -166,3 +166,15 @@ def test_what_a_pattern_of_programs_matches_has_one_of_its_words(data: st.DataOb
 def test_a_persons_folder_is_no_framework(folder: str) -> None:
     assert foreign.of_program(f"{folder}/Megatron-LM/pretrain_gpt.py") is None
     assert foreign.of_program(f"{folder}/Megatron-Bridge/scripts/training/run_recipe.py") is None
+
+
+def test_a_trainer_with_a_few_options_of_megatrons_is_none_of_ours_where_its_program_is_not_known(tmp_path) -> None:
+    own = "--max_context_width=4096 --num_heads=32 --checkpoint_dir=x --sharding_strategy=full --val_batch_size=1"
+    script = tmp_path / "fsdp.sh"
+    for more, is_ours in (("--num_layers=32", False), ("--num-layers 32 --hidden-size 8 --seq-length 8 --bf16", True)):
+        script.write_text(f'torchrun --nproc-per-node 8 "$TRAIN_SCRIPT" {own} {more}\n')
+        if is_ours:
+            assert read_target(str(script)).dialect == "mlm"
+        else:
+            with pytest.raises(UnrecognisedError):
+                read_target(str(script))

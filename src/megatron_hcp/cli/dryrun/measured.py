@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from megatron_hcp.cli.reports.plan_json import Counted, RankMemory, Shown
-from megatron_hcp.cli.reports.wrap import wrapped
+from megatron_hcp.cli.reports.words import wrapped
 from megatron_hcp.cli.screen import say
 from megatron_hcp.launch.load import LoadOptions
 

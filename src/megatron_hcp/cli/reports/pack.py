@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from megatron_hcp.cli.reports.words import numbered
-from megatron_hcp.cli.reports.wrap import wrapped
+from megatron_hcp.cli.reports.words import numbered, wrapped
 from megatron_hcp.cli.screen import Line, Part
 from megatron_hcp.core.pack_plan import PackPlan
 from megatron_hcp.data.pack_report import DataNeeds, Fault, PackReport

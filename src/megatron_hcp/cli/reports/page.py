@@ -47,9 +47,7 @@ def _launch(report: Report, options: LoadOptions) -> dict[str, Any]:
         "topology": topology(launch),
         "findings": [_finding(report, finding) for finding in report.findings],
         "undecided": [{"at": _place(item.location), "text": item.reason, "do": item.do} for item in report.undecided],
-        "accepted": [
-            f"{_place(item.location)}: {item.id} {item.rule.title}".removeprefix(": ") for item in report.accepted
-        ],
+        "accepted": [(_place(item.location), f"{item.id} {item.rule.title}") for item in report.accepted],
         "groups": groups_rows(placed) if placed else [],
         "no_groups": no_groups,
         "scene": scene,

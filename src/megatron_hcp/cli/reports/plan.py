@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from megatron_hcp.cli.dryrun.measured import measured_lines
 from megatron_hcp.cli.reports.plan_json import Shown
 from megatron_hcp.cli.reports.plan_layout import cost, explained, titles
-from megatron_hcp.cli.reports.words import numbered
-from megatron_hcp.cli.reports.wrap import wrapped
+from megatron_hcp.cli.reports.words import numbered, wrapped
 from megatron_hcp.plan.answer import Judged
 from megatron_hcp.plan.change import brief
 from megatron_hcp.plan.found import TIED

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from megatron_hcp.cli.reports.plan_json import Shown
-from megatron_hcp.cli.reports.wrap import WIDTH, wrapped
+from megatron_hcp.cli.reports.words import WIDTH, wrapped
 from megatron_hcp.plan.answer import UNTOLD, Judged, judge
 from megatron_hcp.plan.layout import Layout, pipeline_string
 from megatron_hcp.plan.overrides import FRAMEWORKS, overrides

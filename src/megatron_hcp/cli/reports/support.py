@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from megatron_hcp.cli.reports.json import not_read_json
-from megatron_hcp.cli.reports.wrap import WIDTH, wrapped
+from megatron_hcp.cli.reports.words import WIDTH, wrapped
 from megatron_hcp.cli.screen import Line, Part
 from megatron_hcp.ground.visible import visible
 from megatron_hcp.rules.registry import BY_ID

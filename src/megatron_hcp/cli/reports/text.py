@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+from megatron_hcp.cli.reports.once import once
 from megatron_hcp.cli.reports.words import (
+    LONGEST,
+    details_of,
     finding_text,
     fix_text,
     launch_name,
@@ -14,6 +17,7 @@ from megatron_hcp.cli.reports.words import (
     unique,
     verdict_word,
     what_to_add,
+    wrapped,
 )
 from megatron_hcp.cli.screen import Line, Part
 from megatron_hcp.judge.age import ages_of
@@ -37,8 +41,11 @@ _MOST_BY_RELEASE = 2
 def finding_lines(report: Report, finding: Finding) -> list[Line]:
     """One line for the finding, and one for each fix; an info has its first fix in its line."""
     if finding.severity == "info":
-        fix = f"; fix: {fix_text(report.launch, finding.fixes[0])}" if finding.fixes else ""
-        return [headline(report, finding, finding_text(finding) + fix)]
+        if not finding.fixes:
+            return [headline(report, finding, finding_text(finding))]
+        found, _ = details_of(finding)  # the fix says what is expected
+        said = f"{finding.problem.message} (found {found})" if found else finding.problem.message
+        return [headline(report, finding, f"{said}; fix: {fix_text(report.launch, finding.fixes[0])}")]
     return [
         headline(report, finding, finding_text(finding)),
         *(f"    fix: {fix_text(report.launch, fix)}  # {fix.effect}" for fix in finding.fixes),
@@ -59,11 +66,12 @@ def report_lines(
     by_release = _by_release(report)
     folded = by_release if len(by_release) > _MOST_BY_RELEASE else ()
     told = [finding for finding in report.findings if finding not in folded]
-    lines += [line for finding in _once(told) for line in shown(report, finding)]
+    lines += [line for finding in once(told) for line in shown(report, finding)]
     lines += _release_lines(report, folded)
-    lines += _presumed_lines(report)
-    lines += _not_checked_lines(report)
-    lines += [f"{_where(report, item)}: undecided: {_to_do(item)}" for item in _not_in_the_verdict(report, strict)]
+    if not report.failed():  # else told once it passes: the verdict counts them, JSON and `hcp show` list them
+        lines += _presumed_lines(report)
+        lines += _not_checked_lines(report)
+    lines += _undecided_lines(report, _not_in_the_verdict(report, strict))
     lines += [f"note: {note}" for note in (*ages_of(report.launch), *_image_notes(report.launch))]
     lines += _backports_lines(report.launch)
     lines += _judged_lines(report)
@@ -79,9 +87,9 @@ def quiet_lines(
     strict: bool = False,
 ) -> list[Line]:
     """What needs to be acted on, and nothing else: errors, warnings, what is undecided, what fails with --strict."""
-    found = [finding for finding in _once(report.findings) if finding.severity != "info"]
+    found = [finding for finding in once(report.findings) if finding.severity != "info"]
     lines = [line for finding in found for line in shown(report, finding)]
-    lines += [f"{_where(report, item)}: undecided: {_to_do(item)}" for item in once_each(report.undecided)]
+    lines += _undecided_lines(report, once_each(report.undecided))
     refused = report.run.lines if report.run is not None and report.is_refused else ()
     lines += refused
     if not lines and report.failed(strict):
@@ -165,6 +173,11 @@ def _to_do(item: Undecided) -> str:
     return f"{item.do}, because {item.reason}" if item.do else item.reason
 
 
+def _undecided_lines(report: Report, items: Iterable[Undecided]) -> list[Line]:
+    said = (wrapped(f"{_where(report, item)}: undecided: ", _to_do(item), 4, LONGEST) for item in items)
+    return [line for lines in said for line in lines]
+
+
 def _presumed_lines(report: Report) -> list[Line]:
     """How many settings were presumed and who decides them, then those of which most recipes set another value."""
     doubtful = [item for item in report.presumed if item.recipes_set]
@@ -177,38 +190,7 @@ def _presumed_lines(report: Report) -> list[Line]:
         what = f"{many} that the model decides; add --model config.json"
     else:
         what = f"{many} that neither the launch nor config.json states; add --set KEY=VALUE where the model differs"
-    return [f"presumed: {what}", f"    {presumed_text(doubtful)}"]
-
-
-def _once(findings: Sequence[Finding]) -> list[Finding]:
-    """The findings, with one for all guards of a function that the same first fix satisfies: releases reword them."""
-    same: dict[object, list[Finding]] = {}
-    for finding in findings:
-        is_guard = bool(finding.problem.guard and finding.fixes)
-        key = (finding.rule.id, finding.role, finding.location, finding.fixes[0]) if is_guard else id(finding)
-        same.setdefault(key, []).append(finding)
-    return _each_fix_once([_standing_for(group) for group in same.values()])
-
-
-def _each_fix_once(findings: Sequence[Finding]) -> list[Finding]:
-    """The findings, each fix under the first error or warning that it clears; an info keeps its own."""
-    shown: set[str] = set()
-    kept = []
-    for finding in findings:
-        if finding.severity != "info":
-            by_text = {repr(fix._replace(effect="")): fix for fix in finding.fixes}
-            finding = finding._replace(fixes=tuple(fix for text, fix in by_text.items() if text not in shown))
-            shown.update(by_text)
-        kept.append(finding)
-    return kept
-
-
-def _standing_for(group: Sequence[Finding]) -> Finding:
-    last = group[-1]
-    if len(group) == 1:
-        return last
-    message = f"{last.problem.message}, as {numbered(len(group) - 1, 'other guard')} would"
-    return last._replace(problem=last.problem._replace(message=message))
+    return [f"presumed: {what}", *wrapped("    ", presumed_text(doubtful), width=LONGEST)]
 
 
 def _by_release(report: Report) -> tuple[Finding, ...]:
@@ -238,9 +220,11 @@ def _not_checked_lines(report: Report) -> list[Line]:
     needs = unique(name for need, _ in groups for name in need.split(", "))
     parts = ", ".join(f"{' '.join(rules)} ({need})" for need, rules in groups)
     add = what_to_add(report.launch, needs)
-    if len(groups) <= _MANY_NEEDS:
-        return [f"not checked: {parts}; add {add}"]
-    return [f"not checked: {numbered(sum(len(rules) for _, rules in groups), 'rule')}; add {add}", f"    {parts}"]
+    line = f"not checked: {parts}; add {add}"
+    if len(groups) <= _MANY_NEEDS and len(line) <= LONGEST:
+        return [line]
+    many = numbered(sum(len(rules) for _, rules in groups), "rule")
+    return [*wrapped("", f"not checked: {many}; add {add}", 4, LONGEST), *wrapped("    ", parts, width=LONGEST)]
 
 
 def _where(report: Report, item: Undecided) -> str:
@@ -249,9 +233,18 @@ def _where(report: Report, item: Undecided) -> str:
 
 
 def _not_in_the_verdict(report: Report, strict: bool) -> tuple[Undecided, ...]:
-    """The undecided items to be told, each thing to do once; with verdict UNDECIDED the last line states the first."""
+    """The undecided items to be told, each thing to do once; the last line of an UNDECIDED one states the first, if it
+    has room for it."""
     items = once_each(report.undecided)
-    return items[1:] if verdict_word(report, strict) == "UNDECIDED" else items
+    return items[1:] if verdict_word(report, strict) == "UNDECIDED" and _has_room(report) else items
+
+
+def _has_room(report: Report) -> bool:
+    return len(launch_name(report.launch)) + len(_to_do(report.undecided[0])) < LONGEST - _COUNTS
+
+
+_COUNTS = 55
+"""Columns that the verdict and its counts take."""
 
 
 def _silent_waiting(report: Report) -> str:
@@ -274,22 +267,24 @@ def _silent_waiting(report: Report) -> str:
 
 def verdict_line(report: Report, strict: bool = False) -> tuple[str | Part, ...]:
     """The last line: the verdict, and how much it covers."""
-    counts = ", ".join(numbered(report.num_findings(severity), severity) for severity in SEVERITIES)
+    found = {severity: report.num_findings(severity) for severity in SEVERITIES}
     accepted = f", {len(report.accepted)} accepted" if report.accepted else ""
     left = len(report.not_checked)
     word = verdict_word(report, strict)
     colour, more = {"FAILED": ("red", ""), "UNDECIDED": ("yellow", "")}.get(word, ("yellow" if left else "green", ""))
     if word == "UNDECIDED":
-        more = f": {_to_do(report.undecided[0])}"
+        more = f": {_to_do(report.undecided[0])}" if _has_room(report) else ""
+        found = {severity: count for severity, count in found.items() if count}
     elif word == "ok" and left:
         more = f" as far as checked{_silent_waiting(report)}"
     elif word == "FAILED" and not report.failed():
         more = " (--strict)"
+    counts = ", ".join(numbered(count, severity) for severity, count in found.items())
+    parts = [f"{counts}{accepted}".removeprefix(", "), f"{_applied(report)} applied, {left} not checked"]
     return (
         f"{launch_name(report.launch)}: ",
         Part(word, colour, bold=True),
-        f"{more}{';' if word == 'UNDECIDED' else ':'} {counts}{accepted}; "
-        f"{_applied(report)} applied, {left} not checked",
+        f"{more}{';' if word == 'UNDECIDED' and more else ':'} {'; '.join(filter(None, parts))}",
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -12,6 +13,9 @@ from megatron_hcp.launch.fact import Fact, Launch, shown_value
 from megatron_hcp.launch.facts.last_read import LastRead, last_read
 from megatron_hcp.launch.hidden import key_to_set
 
+WIDTH = 80
+LONGEST = 156
+"""Columns of a line in a log, where an ellipsis becomes three points: at most 160."""
 _MANY = 5
 _MANY_PRESUMED = 3
 
@@ -114,3 +118,15 @@ def _read_text(row: LastRead) -> str:
 def unique(names: Iterable[str]) -> list[str]:
     """The names without duplicates, in order."""
     return list(dict.fromkeys(names))
+
+
+def wrapped(label: str, text: str, indent: int | None = None, width: int = WIDTH) -> list[str]:
+    """The text after its label; further lines are aligned with it, or at `indent`. Words are never broken.
+
+    >>> wrapped("  do      ", "one two", 4)
+    ['  do      one two']
+    """
+    return textwrap.wrap(
+        text, width, initial_indent=label, subsequent_indent=" " * (len(label) if indent is None else indent),
+        break_long_words=False, break_on_hyphens=False,
+    )  # fmt: skip

@@ -9,7 +9,7 @@ import click
 from megatron_hcp.cli.completion import complete_skills
 from megatron_hcp.cli.options import format_option
 from megatron_hcp.cli.reports.json import dump
-from megatron_hcp.cli.reports.wrap import wrapped
+from megatron_hcp.cli.reports.words import wrapped
 from megatron_hcp.cli.screen import say
 from megatron_hcp.cli.skills.build import build
 from megatron_hcp.cli.skills.evaluate import evaluate

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 from megatron_hcp.launch.dialects.frameworks import FRAMEWORKS
@@ -32,6 +33,7 @@ def index_of(dialect: str, role: str = "") -> dict[str, Key]:
     return index
 
 
+@cache
 def types_of(dialect: str) -> dict[str, str]:
     """The type of the fact that each key sets."""
     return {key: FACTS[entry.fact].type for key, entry in index_of(dialect).items()}

@@ -21,16 +21,22 @@ class OptionTable(NamedTuple):
 
     revisions: tuple[str, ...]
     rows: Mapping[str, Sequence[OptionRow]]
+    asked: dict[str, tuple[str, ...]]
+    """What `revisions_with` has answered about options of the table."""
 
     def revisions_with(self, option: str) -> tuple[str, ...]:
         """The revisions that have the option, oldest first."""
-        having = {revision for row in self.rows.get(option, ()) for revision in row.revisions}
-        return tuple(revision for revision in self.revisions if revision in having)
+        if option not in self.rows:
+            return ()
+        if option not in self.asked:
+            having = {revision for row in self.rows[option] for revision in row.revisions}
+            self.asked[option] = tuple(revision for revision in self.revisions if revision in having)
+        return self.asked[option]
 
     def revisions_for(self, options: Iterable[str]) -> tuple[str, ...]:
         """The revisions that have all of the options that any has, oldest first; all revisions if none has them all."""
-        having = [frozenset(revisions) for one in options if (revisions := self.revisions_with(one))]
-        shared = having[0].intersection(*having) if having else frozenset()
+        having = {revisions for one in options if (revisions := self.revisions_with(one))}
+        shared = frozenset(self.revisions).intersection(*having) if having else frozenset()
         return tuple(revision for revision in self.revisions if not shared or revision in shared)
 
 
@@ -54,4 +60,4 @@ def option_table(name: str) -> OptionTable:
         row = OptionRow(tuple(revisions), takes)
         for option in names.split():
             rows.setdefault(option, []).append(row)
-    return OptionTable(tuple(order), rows)
+    return OptionTable(tuple(order), rows, {})

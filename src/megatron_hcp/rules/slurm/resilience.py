@@ -31,7 +31,8 @@ def _section_timeouts(v: View) -> dict[str, int]:
 
 
 def _requeues_itself(v: View) -> bool:
-    return bool(re.search(r"^[^#\n]*\bscontrol\s+requeue\b", v.launch.reading.text or "", re.M))
+    text = v.launch.reading.text or ""
+    return "scontrol" in text and bool(re.search(r"^[^#\n]*\bscontrol\s+requeue\b", text, re.M))
 
 
 @rule(

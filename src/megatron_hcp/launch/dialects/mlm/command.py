@@ -20,6 +20,8 @@ OWN = re.compile(r"(^|/)(pretrain\w*|train_rl)\.py$")
 """Megatron-LM's own programs: whatever their arguments are, they form its command line."""
 _CORE = {"num_layers", "hidden_size", "num_attention_heads", "use_mcore_models"}
 _MOST_SHARED = 3
+_LEAST_KNOWN = 1 / 3
+"""Of a program that is not known by name, the share of its options that Megatron-LM has: every trainer has a few."""
 
 
 def may_start(command: StartCommand) -> bool | None:
@@ -34,7 +36,8 @@ def may_start(command: StartCommand) -> bool | None:
 
 def _takes_options(script: str, flags: set[str]) -> bool:
     """Whether the options may be Megatron-LM's: a program with more of its own has a parser of its own."""
-    return not script or re.search(OWN_PROGRAMS, script) is not None or 2 * _count(flags) >= len(flags)
+    least = 0.5 if script else _LEAST_KNOWN
+    return re.search(OWN_PROGRAMS, script) is not None or _count(flags) >= least * len(flags)
 
 
 def settles(command: StartCommand) -> bool:
