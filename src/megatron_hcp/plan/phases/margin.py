@@ -8,6 +8,7 @@ below the limit nobody names: all nine such runs share their GPUs with an engine
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -35,7 +36,7 @@ def answer(phase: Phase) -> str | None:
     """`FITS`, `TIGHT` or `FAILS`; None where FSDP leaves it open."""
     if phase.is_open:
         return None
-    share = phase.peak / phase.usable
+    share = phase.peak / phase.usable if not phase.lacks else math.inf
     return FITS if share <= 1 - BELOW else TIGHT if share <= 1 + ABOVE else FAILS
 
 
