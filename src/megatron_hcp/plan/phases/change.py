@@ -128,7 +128,9 @@ def _changes(layout: Layout, job: PlanJob, rl: RlJob, failing: Phase) -> Iterato
 
     if rl.engine is not None and failing.name == ROLLOUT:
         part = failing.over / usable_gib(job.gpu)
-        share = math.ceil((rl.engine.share + part) * 20) / 20 if failing.lacks else int((rl.engine.share - part) * 20) / 20
+        share = (
+            math.ceil((rl.engine.share + part) * 20) / 20 if failing.lacks else int((rl.engine.share - part) * 20) / 20
+        )
         name = "SGLang's share" if (rl.framework, rl.engine.name) == ("nemo-rl", "sglang") else "share"
         if share >= _LEAST_SHARE:
             yield of(name, rl._replace(engine=rl.engine._replace(share=share)), f"{share:.2f}")

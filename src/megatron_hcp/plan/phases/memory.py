@@ -114,8 +114,9 @@ class Phase(NamedTuple):
 
 
 def phases_of(model: PlanModel, layout: Layout, job: PlanJob, rl: RlJob) -> list[Phase]:
-    """The phases of a step in their order, each on its fullest stage."""
-    return [_fullest(name, model, layout, job, rl) for name in PHASES if rl.has(name)]
+    """The phases of a step in their order, each on its fullest stage; FSDP starts in shards, which nothing counts."""
+    names = [name for name in PHASES if rl.has(name) and not (name == START and job.shards_weights)]
+    return [_fullest(name, model, layout, job, rl) for name in names]
 
 
 def _fullest(name: str, model: PlanModel, layout: Layout, job: PlanJob, rl: RlJob) -> Phase:
