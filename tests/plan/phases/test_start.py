@@ -7,12 +7,14 @@ from dataclasses import replace
 import pytest
 
 from megatron_hcp.cost.gpus import gpu_named
+from megatron_hcp.launch.fact import Setting
 from megatron_hcp.plan.layout import Layout, PlanJob
 from megatron_hcp.plan.model import PlanModel, plan_model
 from megatron_hcp.plan.phases.change import first_failure
-from megatron_hcp.plan.phases.job import ALL, ROLLOUT, START, SYNC, Engine, RlJob
+from megatron_hcp.plan.phases.job import ALL, LOG_PROB, ROLLOUT, START, SYNC, Engine, Logits, RlJob
 from megatron_hcp.plan.phases.margin import FAILS, answer, answer_of
 from megatron_hcp.plan.phases.memory import COMMUNICATORS, Phase, phases_of
+from megatron_hcp.plan.phases.read import rl_job
 
 GIB = 1 << 30
 DENSE = {"num_layers": 32, "hidden_size": 4096, "heads": 32, "ffn_hidden_size": 14336, "vocab_size": 128256}
@@ -92,3 +94,14 @@ def test_experts_that_a_checkpoint_has_in_one_tensor_are_exported_twice_at_once(
         plan_model(MOE, "Qwen/Qwen3.5-35B-A3B").stacks_experts
         and not plan_model(DENSE, "openai/gpt-oss").stacks_experts
     )
+
+
+def test_a_forward_pass_without_gradients_holds_the_larger_half_of_a_layer() -> None:
+    """With what lab/results/rl_peak_h100.json measured: 3 hidden and 3 ffn of two bytes a token."""
+    terms = named(plan_model(DENSE), Layout(), RlJob("verl", 65536, 65536, logits=Logits(fused=True)))[LOG_PROB].terms
+    assert terms["layer forward"] == pytest.approx(65536 * 2 * (3 * 4096 + 2 * 14336) / GIB, rel=0.02)
+
+
+def test_nemo_rl_s_ratio_of_the_buffers_is_read() -> None:
+    key = "policy.megatron_cfg.env_vars.NRL_REFIT_BUFFER_MEMORY_RATIO"
+    assert rl_job("nemo-rl", [Setting(key, 0.5)], Layout(), 2048).refit_share == 0.5
