@@ -228,7 +228,7 @@ def test_the_phases_of_a_step_are_shown_with_the_one_that_fails_first_and_what_m
     assert any(line.startswith("rollout") and "*" in line for line in lines)
     data = json.loads(hcp(*words, "--format", "json", "--", *GRPO, cwd=root).stdout)
     assert [item["phase"] for item in data["phases"]] == [
-        "weight synchronization", "rollout", "log-probability", "reference", "actor update",
+        "start", "weight synchronization", "rollout", "log-probability", "reference", "actor update",
     ]  # fmt: skip
     setting = data["fails_first"]["setting"]
     assert data["fails_first"]["phase"] == "rollout" and setting

@@ -24,6 +24,9 @@ _TIED_BY_DEFAULT = ("gemma", "gpt2", "opt", "bloom", "falcon", "phi")
 """Starts of the model types whose config.json leaves tie_word_embeddings out where it is true."""
 _QK_NORM_TYPES = ("qwen3", "gemma3", "olmo2", "olmo3")
 _SINKS = ("add_swa_attention_sink_bias", "add_full_attention_sink_bias")
+_STACKED_TYPES = ("gpt_oss", "qwen3_5")
+"""Model types whose checkpoint has the weights of a layer's experts in one tensor: Megatron-Bridge's classes with
+is_grouped_export (gpt_oss_bridge.py, qwen35_bridge.py)."""
 _FOUR_NORM_TYPES = ("gemma2", "gemma3", "glm4")
 """Model types with a norm after attention and one after the MLP, beside those before them. glm4_moe has none."""
 _UNKNOWN_KEYS = {
@@ -70,6 +73,7 @@ class PlanModel:
     `is_moe`: for each layer, whether it has experts. `attention_bias`: the QKV projection has a bias; `linear_bias`:
     the other linear layers have one too. `norms`: norms of a layer, 2 or 4. `layernorm`: norms have a bias.
     `max_positions`: tokens of a sequence that the config says it can take, 0 where it says nothing.
+    `stacks_experts`: its checkpoint has one tensor for a layer's experts.
     `mixers`: layers beside attention. `kind_unknown`: what of the config no formula covers, in words.
     """
 
@@ -85,6 +89,7 @@ class PlanModel:
     sinks: bool = False
     norms: int = 2
     shared_gate: bool = False
+    stacks_experts: bool = False
     max_positions: int = 0
     mixers: Mixers = PLAIN
     kind_unknown: tuple[str, ...] = ()
@@ -139,6 +144,7 @@ def plan_model(values: Mapping[str, Any], name: str = "") -> PlanModel:
         sinks=_has_sinks(values, kind),
         norms=4 if kind.startswith(_FOUR_NORM_TYPES) and not kind.startswith("glm4_moe") else 2,
         shared_gate=bool(values.get("moe_shared_expert_gate", kind.startswith(("qwen2_moe", "qwen3_next", "qwen3_5")))),
+        stacks_experts=sizes.experts > 0 and kind.startswith(_STACKED_TYPES),
         max_positions=_positions(values),
         mixers=mixers,
         kind_unknown=unknown,

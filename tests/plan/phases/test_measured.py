@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import statistics
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -14,11 +13,8 @@ import pytest
 pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
 
-SMALL_GIB = 8.0
-"""Below, what a plan rounds up is a large share: with fused kernels a reference alone needs 4.6."""
 
-
-def test_a_plan_is_within_eight_percent_of_what_a_gpu_needed(
+def test_a_plan_is_within_five_percent_of_what_a_gpu_needed(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "path", [str(root / "lab" / "plan"), str(root / "lab" / "lib"), *sys.path])
@@ -30,8 +26,5 @@ def test_a_plan_is_within_eight_percent_of_what_a_gpu_needed(
             assert cell["chunk"] and cell["entropy"] and "modified by an inplace operation" in cell["failed"]
             continue
         measured = cell["peak_gib"] - cell["before_gib"]  # what earlier cells had left is none of this one's
-        ratios[number, measured] = planned(argparse.Namespace(**cell), tmp_path)["planned_gib"] / measured
-    assert len(ratios) == 14
-    large = [ratio for (_, measured), ratio in ratios.items() if measured > SMALL_GIB]
-    assert len(large) == 13 and all(1.0 <= ratio <= 1.08 for ratio in large), ratios
-    assert statistics.median(ratios.values()) <= 1.08
+        ratios[number] = planned(argparse.Namespace(**cell), tmp_path)["planned_gib"] / measured
+    assert len(ratios) == 14 and all(1.0 <= ratio <= 1.05 for ratio in ratios.values()), ratios

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -108,7 +109,7 @@ def _first(phases: Sequence[Phase], job: PlanJob) -> Phase | None:
     moments = max(0, job.optimizer_bytes - _MAIN_WEIGHT) / job.optimizer_bytes if job.optimizer_bytes else 0.0
     for item in phases:
         later = 0.0 if item.name == UPDATE else moments * item.terms.get(OPTIMIZER, 0.0)
-        if item.peak - later > item.usable:
+        if item.lacks or item.peak - later > item.usable:
             return item
     return next((item for item in phases if not item.fits), None)
 
@@ -126,7 +127,10 @@ def _changes(layout: Layout, job: PlanJob, rl: RlJob, failing: Phase) -> Iterato
         return _Named(name, value, layout, job, other)
 
     if rl.engine is not None and failing.name == ROLLOUT:
-        share = int((rl.engine.share - failing.over / usable_gib(job.gpu)) * 20) / 20
+        part = failing.over / usable_gib(job.gpu)
+        share = (
+            math.ceil((rl.engine.share + part) * 20) / 20 if failing.lacks else int((rl.engine.share - part) * 20) / 20
+        )
         name = "SGLang's share" if (rl.framework, rl.engine.name) == ("nemo-rl", "sglang") else "share"
         if share >= _LEAST_SHARE:
             yield of(name, rl._replace(engine=rl.engine._replace(share=share)), f"{share:.2f}")

@@ -20,10 +20,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-SYNC, ROLLOUT, LOG_PROB, REFERENCE, CRITIC, UPDATE = (
-    "weight synchronization", "rollout", "log-probability", "reference", "critic", "actor update",
+START, SYNC, ROLLOUT, LOG_PROB, REFERENCE, CRITIC, UPDATE = (
+    "start", "weight synchronization", "rollout", "log-probability", "reference", "critic", "actor update",
 )  # fmt: skip
-PHASES = (SYNC, ROLLOUT, LOG_PROB, REFERENCE, CRITIC, UPDATE)
+PHASES = (START, SYNC, ROLLOUT, LOG_PROB, REFERENCE, CRITIC, UPDATE)
 """In the order of a step."""
 WEIGHTS, GRADIENTS, OPTIMIZER = "weights", "gradients", "optimizer"
 ALL = frozenset({WEIGHTS, GRADIENTS, OPTIMIZER})
@@ -43,6 +43,7 @@ class Engine(NamedTuple):
 
     `share`: of the GPU's memory, for weights and KV cache. `gpus`: over which one replica splits its weights.
     `prefill_tokens`, `graph_sequences`: of SGLang's largest prefill and CUDA graph; 0: as it chooses them itself.
+    `sequences`: that vLLM runs at once; 0 where its weights may be quantized, so that nothing says how large they are.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Engine(NamedTuple):
     sleeps: bool = True
     prefill_tokens: int = 0
     graph_sequences: int = 0
+    sequences: int = 0
 
 
 class Logits(NamedTuple):
@@ -78,7 +80,7 @@ class RlJob(NamedTuple):
     segments grow in training, so that little is lost between tensors. `adapters`: LoRA's are trained, and no weight of
     the model. `deepep`: experts exchange tokens by DeepEP. `generates_itself`: the trainer has no engine beside it.
     `counted`: how the launch states micro-batches, in "tokens" or "sequences"; "" if in both, or as NeMo-RL's rows.
-    `release`: the framework's, "" for the newest.
+    `release`: the framework's, "" for the newest. `refit_share`: of what is free, NeMo-RL's buffers for weights.
     """
 
     framework: str
@@ -100,6 +102,7 @@ class RlJob(NamedTuple):
     generates_itself: bool = False
     counted: str = "tokens"
     release: str = ""
+    refit_share: float = 0.3
 
     def tokens(self, phase: str) -> int:
         """Tokens of a micro-batch in that phase, on one rank."""
@@ -110,8 +113,12 @@ class RlJob(NamedTuple):
 
     def has(self, phase: str) -> bool:
         """Whether a step has that phase on the training's GPUs."""
+        if phase == START:
+            return not self.adapters
         return self.engine is not None if phase in (SYNC, ROLLOUT) else self.tokens(phase) > 0
 
     def resident(self, phase: str) -> frozenset[str]:
         """What of the actor is on the GPU in that phase."""
+        if phase == START:
+            return ALL - {OPTIMIZER}
         return (ALL - self.offloads) | USED[self.framework].get(phase, _NONE)

@@ -1,13 +1,15 @@
 """What a counted peak says of a step: that it fits, that it does not, or that it is tight, within the count's margin.
 
 The margin is what reported runs show (`python lab plan/phases`): of those that ran out of memory though the count is
-below the limit, the lowest fullest phase has 78 % of it (NeMo-RL's gpt-oss-120b on 64 H100); the one that finished
-though the count is above has 103 % (verl's Qwen2.5-7B, two of the longest sequences in a micro-batch). What is missing
-below the limit nobody names: all nine such runs share their GPUs with an engine.
+below the limit, the lowest fullest phase had 78 % of it at first (NeMo-RL's gpt-oss-120b on 64 H100), and has 80 % by
+now (miles' Qwen3.5-35B on 8); the one that finished though the count is above has 103 % (verl's Qwen2.5-7B, two of the
+longest sequences in a micro-batch). What is missing below the limit nobody names: all 13 such runs share their GPUs
+with an engine.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -35,7 +37,7 @@ def answer(phase: Phase) -> str | None:
     """`FITS`, `TIGHT` or `FAILS`; None where FSDP leaves it open."""
     if phase.is_open:
         return None
-    share = phase.peak / phase.usable
+    share = phase.peak / phase.usable if not phase.lacks else math.inf
     return FITS if share <= 1 - BELOW else TIGHT if share <= 1 + ABOVE else FAILS
 
 

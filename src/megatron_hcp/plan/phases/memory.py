@@ -2,6 +2,7 @@
 
 | phase | on one rank, beside what is resident (`job`) and the sleeping engine |
 |---|---|
+| start | weights twice, as they are moved into DDP's buffer, and gradients |
 | actor update | kept activations and a layer's backward pass, as in pre-training, and the logits |
 | log-probability, reference | one layer's forward pass, and the logits |
 | critic | as an update, with one output for the vocabulary |
@@ -33,6 +34,7 @@ from megatron_hcp.plan.phases.job import (
     PHASES,
     REFERENCE,
     ROLLOUT,
+    START,
     SYNC,
     UPDATE,
     WEIGHTS,
@@ -42,10 +44,11 @@ from megatron_hcp.plan.phases.job import (
 from megatron_hcp.plan.phases.logits import head_bytes, is_before
 from megatron_hcp.plan.weights import padded_vocab, parameters
 
-ASLEEP = {"vllm": (1.0, 5.6), "sglang": (3.2, 3.2)}
+ASLEEP = {"vllm": (1.0, 6.3), "sglang": (3.2, 3.2)}
 """GiB that a sleeping engine keeps, on one GPU and on several: CUDA's context, its graphs, and NCCL's buffers, which
 only several have. vLLM on one: 0.76 (NeMo-RL's issue 223), 0.93 (vLLM's pull request 11743), 1.19 (issue 28714). On
-several: 2.4 and 7.2 (NeMo-RL 223), 4.1 (NeMo-RL 2619, before a trainer started), 6.9 (vLLM 47654), 7.4 (verl 5840).
+several: 2.4 and 7.2 (NeMo-RL 223), 4.1 (NeMo-RL 2619, before a trainer started), 6.9 (vLLM 47654), 7.4 (verl 5840),
+7.0 and 9.1 (NeMo-RL's FUSEDATTN_TEST_REPORT.md at f7ce8d8e4).
 SGLang on two: 3.17 and 3.24 (slime 1767 and 1951)."""
 CONTEXT = 1.0
 """GiB of an engine's own process that its share does not count: CUDA's context, as the share is of what is free beside
@@ -72,10 +75,13 @@ _SGLANG = (
 )  # fmt: skip
 """What SGLang chooses on a GPU of less than so many GiB: tokens of a prefill, and sequences of its largest graph on up
 to 3 GPUs and on more. Source: as of `_beside_static`."""
+_OF_MLP = ("mlp", "routing", "experts", "shared expert")
 _BUCKET = {"verl": 2.0, "slime": 0.5, "ms-swift": 0.5}
 """GiB of weights that are on their way at once: update_weights_bucket_megabytes, --update-weight-buffer-size."""
-_FREE_SHARE = 0.3
-"""Of NeMo-RL, the share of what is free (NRL_REFIT_BUFFER_MEMORY_RATIO in ipc_weight_synchronizer.py)."""
+_SAMPLED = 24
+"""Bytes of a logit when vLLM measures what it needs beside the KV cache: fp32, sorted with their places in int64, their
+softmax and its sum (apply_top_k_top_p), of as many sequences as it may run. With weights and NCCL's buffers that is
+34.6 GiB for GPT-OSS 120B on 8 GPUs; vLLM needed 34.8 (NeMo-RL's report: 4.77 left of a share of 0.5, -0.77 of 0.43)."""
 
 
 class Phase(NamedTuple):
@@ -89,6 +95,8 @@ class Phase(NamedTuple):
     terms: Mapping[str, float]
     counts_whole: bool = False
     """Its weights and gradients are shared by FSDP, and counted whole."""
+    lacks: float = 0.0
+    """GiB that the engine's share has too little for its weights and what it computes with."""
 
     @property
     def is_open(self) -> bool:
@@ -97,17 +105,18 @@ class Phase(NamedTuple):
 
     @property
     def fits(self) -> bool:
-        return self.peak <= self.usable
+        return self.peak <= self.usable and not self.lacks
 
     @property
     def over(self) -> float:
-        """GiB beyond what may be allocated, or 0."""
-        return max(0.0, self.peak - self.usable)
+        """GiB beyond what may be allocated, or that the engine's share lacks, or 0."""
+        return max(0.0, self.peak - self.usable, self.lacks)
 
 
 def phases_of(model: PlanModel, layout: Layout, job: PlanJob, rl: RlJob) -> list[Phase]:
-    """The phases of a step in their order, each on its fullest stage."""
-    return [_fullest(name, model, layout, job, rl) for name in PHASES if rl.has(name)]
+    """The phases of a step in their order, each on its fullest stage; FSDP starts in shards, which nothing counts."""
+    names = [name for name in PHASES if rl.has(name) and not (name == START and job.shards_weights)]
+    return [_fullest(name, model, layout, job, rl) for name in names]
 
 
 def _fullest(name: str, model: PlanModel, layout: Layout, job: PlanJob, rl: RlJob) -> Phase:
@@ -116,7 +125,24 @@ def _fullest(name: str, model: PlanModel, layout: Layout, job: PlanJob, rl: RlJo
     totals = [sum(terms.values()) for terms in found]
     stage = totals.index(max(totals))
     terms = {key: size / GIB for key, size in found[stage].items() if size}
-    return Phase(name, totals[stage] / GIB, usable_gib(job.gpu), stage, rl.tokens(name), terms, job.shards_weights)
+    lacks = _lacking(model, job, rl) if name == ROLLOUT else 0.0
+    return Phase(
+        name, totals[stage] / GIB, usable_gib(job.gpu), stage, rl.tokens(name), terms, job.shards_weights, lacks
+    )  # fmt: skip
+
+
+def _lacking(model: PlanModel, job: PlanJob, rl: RlJob) -> float:
+    """GiB that vLLM's share lacks, so that it has "no available memory for the cache blocks" when it starts."""
+    engine = rl.engine
+    if engine is None or engine.name != "vllm" or not engine.sequences:
+        return 0.0
+    needs = 2.0 * sum(parameters(model, Layout(), 0)) / engine.gpus + _SAMPLED * engine.sequences * model.sizes.vocab
+    return max(0.0, needs / GIB + COMMUNICATORS * (engine.gpus > 1) - engine.share * _whole(job) / GIB)
+
+
+def _whole(job: PlanJob) -> float:
+    """Bytes of the GPU, as a share counts it."""
+    return job.gpu.reported_mib * float(1 << 20) or job.gpu.memory_bytes
 
 
 def _parts(name: str, model: PlanModel, layout: Layout, job: PlanJob, rl: RlJob) -> Parts:
@@ -136,6 +162,11 @@ def _terms(name: str, stage: int, parts: Parts, rl: RlJob) -> dict[str, float]:
         terms["workspaces"] = at_peak["workspaces"] + at_peak["dummy gradients"]
         if parts.job.world_size > 1:
             terms["communicators"] = (COMMUNICATORS + DEEPEP * rl.deepep) * GIB
+    if name == START:
+        terms["weights that are moved"] = _moved(parts, stage)
+        if rl.framework == "nemo-rl" and rl.engine is not None:  # which starts first, and sleeps
+            terms["engine"] = _engine(name, parts, rl)
+        return terms
     if _has_reference(name, rl):
         terms["reference weights"] = states[WEIGHTS]
     if rl.critic_tokens:
@@ -155,6 +186,12 @@ def _terms(name: str, stage: int, parts: Parts, rl: RlJob) -> dict[str, float]:
     return terms
 
 
+def _moved(parts: Parts, stage: int) -> float:
+    """Bytes of the weights that are in DDP's new buffer and not yet freed: experts have a buffer of their own, and
+    each chunk of a stage is wrapped after the other. Source: _ParamAndGradBuffer of megatron-core."""
+    return 2.0 * max(parameters(parts.model, parts.layout, stage)) / parts.layout.vp * parts.job.sharded_optimizer
+
+
 def _has_reference(name: str, rl: RlJob) -> bool:
     """Whether the reference's own weights are on the GPU; ms-swift moves them with the model's (offload_context)."""
     if rl.framework == "ms-swift" and name == ROLLOUT and WEIGHTS in rl.offloads:
@@ -167,18 +204,26 @@ def _sleeps_whole(rl: RlJob) -> bool:
 
 
 def _bucket(parts: Parts, rl: RlJob, held: float) -> float:
-    """Bytes of the weights that are on their way at once, the largest of them gathered."""
-    gathered = 2.0 * padded_vocab(parts.model, parts.layout.tp) * parts.model.sizes.hidden_size
+    """Bytes of the weights that are on their way at once, the largest of them gathered.
+
+    NeMo-RL's buffers are a share of what is free before (_compute_buffer_size of ipc_weight_synchronizer.py). A tensor
+    of all a layer's experts is there twice, one by one and stacked (_accumulate_grouped_export of Megatron-Bridge).
+    """
+    sizes = parts.model.sizes
+    gathered = 2.0 * padded_vocab(parts.model, parts.layout.tp) * sizes.hidden_size
     if rl.framework in _BUCKET:
         return _BUCKET[rl.framework] * GIB + gathered
-    return gathered + _FREE_SHARE * max(0.0, usable_gib(parts.job.gpu) * GIB - held - gathered)
+    if parts.model.stacks_experts:
+        stacked = 2.0 * sizes.experts * sizes.routed_hidden * sizes.moe_ffn * (2 if sizes.gated else 1)
+        gathered = max(gathered, 2 * stacked)
+    return gathered + rl.refit_share * max(0.0, usable_gib(parts.job.gpu) * GIB - held)
 
 
 def _engine(name: str, parts: Parts, rl: RlJob) -> float:
     """Bytes of the engine in that phase."""
     engine = rl.engine
     assert engine is not None
-    whole = parts.job.gpu.reported_mib * float(1 << 20) or parts.job.gpu.memory_bytes
+    whole = _whole(parts.job)
     share = engine.share * whole
     asleep = ASLEEP[engine.name][engine.gpus > 1] * GIB
     if name == ROLLOUT:
@@ -209,9 +254,16 @@ def _beside_static(engine: Engine, whole: float) -> float:
 
 
 def _forward(parts: Parts, stage: int) -> dict[str, float]:
-    """Bytes of a forward pass without gradients: one layer, its input and output, and at the end the logits."""
+    """Bytes of a forward pass without gradients: of one layer the half that has more, with its input, what its norm
+    makes of that and its output; and at the end the logits."""
     model, layout, job = parts.model, replace(parts.layout, recompute="none"), parts.job
-    layer = max(sum(layer_saved(model, layout, job, moe).values()) for moe in model.kinds)
-    layer += 4.0 * job.seq_length // layout.cp * model.sizes.hidden_size / layout.tp
+    hidden = 2.0 * job.seq_length // layout.cp * model.sizes.hidden_size / layout.tp
+    layer = 3 * hidden + max(_larger_half(layer_saved(model, layout, job, moe)) for moe in model.kinds)
     is_last = stage == layout.pp - 1
     return {"logits": parts.output} if is_last and parts.output > layer else {"layer forward": layer}
+
+
+def _larger_half(saved: Mapping[str, float]) -> float:
+    """Bytes of the MLP's part of a layer or of attention's: without gradients the first is free before the second."""
+    of_mlp = sum(size for name, size in saved.items() if name in _OF_MLP)
+    return max(of_mlp, sum(saved.values()) - of_mlp - saved.get("norms", 0.0))

@@ -22,6 +22,8 @@ _SGLANG = f"{_ROLLOUT}.engine_kwargs.sglang"
 _ZEROS, _ONES = ("0", "0.0", "0.00"), ("1", "1.0", "1.00")
 _COUNTED = ("sequences", "tokens")
 """Of micro-batches, without and with those that tokens fill."""
+_VLLM_SEQUENCES, _VERL_SEQUENCES = 1024, 256
+"""Of a vLLM that nothing serves (get_batch_defaults of its arg_utils.py); of verl's rollout.yaml."""
 _VERL_TOKENS, _VERL_CRITIC_TOKENS, _VERL_CHUNK = 16384, 32768, 2048
 
 
@@ -81,6 +83,7 @@ def _verl(said: RlSettings, layout: Layout, longest: int) -> RlJob:
         * max(1, said.number(f"{_ROLLOUT}.data_parallel_size", 1)),
         said.flag(f"{_ROLLOUT}.free_cache_engine", True),
         _prefill(said, f"{_SGLANG}."), said.number(f"{_SGLANG}.cuda_graph_max_bs"),
+        0 if said.text(f"{_ROLLOUT}.quantization") else said.number(f"{_ROLLOUT}.max_num_seqs", _VERL_SEQUENCES),
     )  # fmt: skip
     return RlJob(
         "verl", update,
@@ -136,6 +139,7 @@ def _nemo_rl(said: RlSettings, layout: Layout, longest: int) -> RlJob:
         engine=_nemo_rl_engine(said) if shares and not own else None, generates_itself=shares and own,
         offloads=_nemo_rl_offloads(said, shares), critic_offloads=ALL, logits=logits, least_tokens=one,
         expands="expandable_segments:True" in memory or (not memory and is_before(said.release, "0.4")),
+        refit_share=said.fraction(f"{megatron}.env_vars.NRL_REFIT_BUFFER_MEMORY_RATIO", 0.3),
         adapters=said.flag(f"{megatron}.peft.enabled"), counted="" if row else "sequences", release=said.release,
     )  # fmt: skip
 
@@ -146,8 +150,10 @@ def _nemo_rl_engine(said: RlSettings) -> Engine:
         of = f"{generation}sglang_cfg."
         return Engine("sglang", said.fraction(f"{of}mem_fraction_static", 0.88), max(1, said.number(f"{of}tp_size", 1)))
     of = f"{generation}vllm_cfg."
-    gpus = max(1, said.number(f"{of}tensor_parallel_size", 1))
-    return Engine("vllm", said.fraction(f"{of}gpu_memory_utilization", 0.6), gpus)
+    gpus = max(1, *(said.number(f"{of}{axis}_parallel_size", 1) for axis in ("tensor", "expert")))
+    plain = said.text(f"{of}precision", "bfloat16") == "bfloat16" and not said.flag(f"{of}async_engine")
+    share = said.fraction(f"{of}gpu_memory_utilization", 0.6)
+    return Engine("vllm", share, gpus, sequences=said.number(f"{of}max_num_seqs", _VLLM_SEQUENCES) * plain)
 
 
 def _nemo_rl_offloads(said: RlSettings, shares: bool) -> frozenset[str]:
