@@ -42,7 +42,7 @@ PREPARED = "set -eu\npython3 format.py > list.sh\nsource list.sh\n"
 @pytest.mark.parametrize(
     "text",
     [
-        f'{PREPARED}ITERS=$(awk "BEGIN {{print int($COUNT / 512)}}")\n{TRAIN} --data-path $BLEND --train-iters $ITERS\n',
+        f'{PREPARED}N=$(awk "BEGIN {{print int($COUNT / 512)}}")\n{TRAIN} --data-path $BLEND --train-iters $N\n',
         f"source <(python3 format.py)\n{TRAIN} --data-path $BLEND\n",
         f'touch a.bin b.bin\nB=\nfor f in *.bin; do B="$B 1 ${{f%.bin}}"; done\n{TRAIN} --data-path $B\n',
         f'{PREPARED}ARGS="--train-iters $((COUNT / 512)) --lr 1"\n{TRAIN} $ARGS --data-path "$BLEND"\n',
