@@ -23,6 +23,13 @@ def parsed(script: str) -> Script:
     return parse(ScriptText(script.encode(), "x.sh"))
 
 
+def test_a_line_that_only_starts_like_the_end_of_a_document_does_not_end_it() -> None:
+    text = 'cat <<EOF\nEOFINNER\nif [[ -n "$X" ]]; then\nEOF\nA=1\n'
+    assert subprocess.run(["bash", "-n"], input=text, text=True).returncode == 0
+    found = parsed(text)
+    assert found.lost_from is None and [name for _, name in found.assigned] == ["A"]
+
+
 def below(field: object) -> Iterator[SyntaxNode]:
     """The nodes right below a field of a node, or a list of fields."""
     if isinstance(field, SyntaxNode):

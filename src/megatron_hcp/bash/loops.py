@@ -26,7 +26,8 @@ def for_each(w: Walker, node: ForLoop) -> Status:
         items: list[Item] = list(w.items_of("@", w.span(node)))
     else:
         items = [item for word in node.words for item in words(w, word)]
-    if len(items) > MAX_ROUNDS or not all(isinstance(item, Field) for item in items):
+    is_open = any(re.search("[*?]", re.sub(r"\"[^\"]*\"|'[^']*'", "", w.text(word))) for word in node.words or ())
+    if is_open or len(items) > MAX_ROUNDS or not all(isinstance(item, Field) for item in items):
         w.forget(node.name, f"takes several values in the loop in line {w.line(node)}", w.span(node))
         return _unknown_rounds(w, node)
     outer = w.enter("break", "continue")

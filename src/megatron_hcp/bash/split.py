@@ -99,7 +99,9 @@ class _Splitter:
                 parts = tuple(part for part in parts if not (isinstance(part, Lit) and not part.text))
             if self.lone and len(parts) == 1 and isinstance(parts[0], Hole):
                 part = parts[0]
-                self.items.append(Unseen(part.reason, part.span, True, part.outside, part.output, part.taken_in))
+                self.items.append(
+                    Unseen(part.reason, part.span, True, part.outside, part.output, part.taken_in, part.of)
+                )
             elif self.lone and len(parts) == 1 and isinstance(parts[0], OneOf):
                 self.items.append(_lists_of(parts[0]))
             else:
@@ -188,7 +190,7 @@ def _lists_of(part: OneOf) -> Maybe:
         for piece in option:
             inner.take(piece, True)
         options.append(tuple(inner.finish()))
-    return Maybe(tuple(options), part.reason, part.span, is_split=True)
+    return Maybe(tuple(options), part.reason, part.span, is_split=True, of=part.of)
 
 
 def _is_one_word(option: Value) -> bool:

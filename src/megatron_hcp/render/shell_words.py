@@ -19,8 +19,8 @@ def quoted(value: object) -> str:
     """
     if isinstance(value, RunText) and value.splits:
         return "".join(
-            part if part.startswith("$(") else f"${{{part}}}" if part.isdecimal() else f"${part}"
-            for part in value.parts
+            part if not name or part.startswith("$(") else f"${{{part}}}" if part.isdecimal() else f"${part}"
+            for part, name in zip(value.parts, value.names, strict=True)
         )
     if isinstance(value, RunText):
         pairs = zip(value.parts, value.names, strict=True)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import takewhile
+from typing import TYPE_CHECKING
 
 from megatron_hcp.bash.reason import ByVariable
 from megatron_hcp.ground.errors import HcpError, UnrecognisedError
@@ -20,6 +22,9 @@ from megatron_hcp.launch.forms.script.started import Launched
 from megatron_hcp.launch.readers.commands import command_of, dialect_of, foreign_name, may_be, started_by
 from megatron_hcp.launch.readers.detect import lost_end
 from megatron_hcp.launch.readers.several import MAX_JUDGED, Training, judged, several
+
+if TYPE_CHECKING:
+    from megatron_hcp.launch.forms.script.prologue import Prologue
 
 _VARIANTS: dict[Dialect, Dialect] = {"bridge": "bridge-provider"}
 
@@ -171,9 +176,16 @@ def reading_of(script: Followed, training: Training, text: str, target: str, not
         beside=script.files.beside,
         notes=(*reading.notes, *said),
         items=items,
+        prologue=_prologue(script, launched),
         start=start if start.file == target else None,
     )
     return _in_script(reading, facts.known, unknown, unseen)
+
+
+def _prologue(script: Followed, launched: Launched) -> Prologue | None:
+    """What precedes a training command, unless that has another one in it, which the job must not start."""
+    before = takewhile(lambda one: one is not launched, script.launches) if launched.prologue is not None else ()
+    return None if any(dialect_of(command_of(one)) for one in before) else launched.prologue
 
 
 _SETTINGS = (".yaml", ".yml", ".json", ".toml")
