@@ -15,9 +15,7 @@ DENSE, MOE, EXTRA = 0.25, 3.0, 0.125
 
 
 @pytest.mark.parametrize("more", [{}, EXPERTS])
-@pytest.mark.parametrize(
-    ("layers", "pp", "vp"), [(1000, 840, 1), (1000, 315, 2), (1000, 8, 1), (6, 2, 3), (6, 1, 1)]
-)
+@pytest.mark.parametrize(("layers", "pp", "vp"), [(1000, 840, 1), (1000, 315, 2), (1000, 8, 1), (6, 2, 3), (6, 1, 1)])
 def test_a_micro_batch_takes_the_mean_and_a_part_of_the_longest_stage(
     layers: int, pp: int, vp: int, more: dict[str, int]
 ) -> None:
