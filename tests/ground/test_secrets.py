@@ -155,6 +155,16 @@ SHAPES = [
     "hf_" + A[:34],
     "sk-ant-" + A,
     "glpat-" + A[:20],
+    "GOCSPX-" + A[:28],
+    "gsk_" + A[:52],
+    "xai-" + A[:30] + A[:50],
+    "wandb_v1_" + A,
+    "lsv2_pt_" + "0123abcd" * 4 + "_" + "0123abcd01",
+    "tskey-auth-k" + A[:10] + "CNTRL-" + A[:24],
+    "dp.pt." + A[:43],
+    "lin_api_" + A[:40],
+    "AGE-SECRET-KEY-1" + "QPZRY9X8GF2TVDW0S3JN54KHCE6MU" * 2,
+    "1234567890:AA" + A[:33],
     A[:30] + A[:30].swapcase() + "+/0Z",  # a line of a private key
     A[:30] + A[:30].swapcase() + "+/0ZaB3aB3",  # of OpenSSH's
 ]
@@ -172,6 +182,9 @@ PLACES = [
     "export LDAP_PWD={}",
     "AWS_ACCESS_KEY_ID={}",
     "SLACK_WEBHOOK_URL={}",
+    "+ sshpass -p {} ssh host",
+    "+ docker login -u x -p {} nvcr.io",
+    "+ wandb login --relogin {}" + "0123abcd" * 2,
     "-----BEGIN RSA PRIVATE KEY-----\n{}\n-----END RSA PRIVATE KEY-----",
 ]
 PLAIN = [
@@ -191,6 +204,9 @@ PLAIN = [
     "moe_token_dispatcher_type=alltoall token=1",
     "skip_token sk_ eyJ AKIA npm_config_cache=/tmp/npm",
     "PASS=1 N_PASS 3 tests PASSED",
+    "docker login nvcr.io; docker run -p 8080:80 image",
+    "wandb login failed for the entity of this project",
+    "12:34:56:AAAA gsk_ xai-org/grok-1 lsv2_ dp.pt.train tskey-",
 ]
 
 

@@ -108,6 +108,8 @@ def test_a_models_name_means_no_file_of_the_working_folder(
     [
         ("facts: {tee: 2}\n", "did you mean te?"),
         ("fact: {te: 2}\n", "did you mean facts?"),
+        ("program: ./run\n", "program"),
+        ("paths: {jobs: {upstream: /opt/megatron}}\n", "upstream"),
         ("facts: {env.HF_TOKEN: x}\n", "is a credential"),
         ("sources: [../elsewhere]\n", "is not below"),
         ("sources: [/etc]\n", "is not below"),

@@ -7,21 +7,31 @@ from collections.abc import Iterator
 from functools import cache
 
 _TOKENS = {
+    ":AA": r"\d{8,10}:AA[\w-]{33}",  # Telegram
+    "AGE-": r"AGE-SECRET-KEY-1[0-9A-Z]{58}",  # age
     "AIza": r"AIza[0-9A-Za-z_-]{35}",  # Google
     "AKIA": r"AKIA[0-9A-Z]{16}",  # AWS
     "ASIA": r"ASIA[0-9A-Z]{16}",
+    "GOCSPX-": r"GOCSPX-[\w-]{28}",  # Google
     "SG.": r"SG\.[\w-]{16,32}\.[\w-]{16,64}",  # SendGrid
     "dapi": r"dapi[0-9a-f]{32}",  # Databricks
     "_v1_": r"do[opr]_v1_[0-9a-f]{64}",  # DigitalOcean
     "dckr_pat_": r"dckr_pat_[\w-]{20,}",  # Docker
+    "dp.": r"dp\.(?:pt|st|ct|sa)\.[0-9A-Za-z]{40,44}",  # Doppler
     "eyJ": r"eyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]*",  # JSON Web Token
+    "gsk_": r"gsk_[0-9A-Za-z]{40,}",  # Groq
     "hvs.": r"hvs\.[\w-]{24,}",  # HashiCorp Vault
+    "lin_api_": r"lin_api_[0-9A-Za-z]{40}",  # Linear
+    "lsv2_": r"lsv2_[ps][tk]_[0-9a-f]{32}_[0-9a-f]{10}",  # LangSmith
     "npm_": r"npm_[0-9A-Za-z]{30,}",
     "nvapi-": r"nvapi-[\w-]{20,}",  # NVIDIA
     "pypi-": r"pypi-[\w-]{40,}",
     "r8_": r"r8_[0-9A-Za-z]{37}",  # Replicate
     "rk_": r"rk_(?:live|test)_[0-9A-Za-z]{16,}",  # Stripe
     "sk_": r"sk_(?:live|test)_[0-9A-Za-z]{16,}",
+    "tskey-": r"tskey-[a-z]+-[0-9A-Za-z-]{16,}",  # Tailscale
+    "wandb_v1_": r"wandb_v1_\w{40,}",  # Weights & Biases
+    "xai-": r"xai-[\w-]{60,}",  # xAI
     "xapp-": r"xapp-\d-[0-9A-Z]+-\d+-[0-9A-Za-z]{10,}",  # Slack
     "xox": r"xox[abeoprs]-[0-9A-Za-z-]{10,}",
     "ya29.": r"ya29\.[\w-]{20,}",  # Google OAuth
@@ -36,6 +46,9 @@ _PLACES = {
     "earer": r"(?i:\bbearer\s+)(?P<{}>[\w.~+/=-]{{16,}})",
     "uthorization": _HEADER,
     "UTHORIZATION": _HEADER,
+    "sshpass": r"\bsshpass\s{{1,9}}-p\s{{0,9}}[\"']?(?P<{}>[^\s\"']+)",
+    " login ": r"\b(?:docker|podman) login (?:[^\s;|&]{{1,99}} ){{0,3}}?-p[ =][\"']?(?P<{}>[^\s\"']+)",
+    "wandb login": r"\bwandb login (?:--relogin )?(?P<{}>\w{{40,}})",
     "curl": r"(?<=\s)(?:-u|--user)[ =][\"']?[^\s:\"']{{1,200}}:(?P<{}>[^\s\"']+)",
     "hooks.slack.com": r"hooks\.slack\.com/(?:services|workflows|triggers)/(?P<{}>[\w/+-]+)",
     "api/webhooks": r"discord(?:app)?\.com/api/webhooks/(?P<{}>[\w/-]+)",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import re
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ from pygls.lsp.server import LanguageServer
 from pygls.uris import to_fs_path
 
 from megatron_hcp import __version__
+from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.line_diff import LineMatcher
 from megatron_hcp.ground.place import Location
 from megatron_hcp.ground.signals import end_at_once
@@ -32,6 +34,8 @@ from megatron_hcp.project.place import BASELINE, CONFIG, PYPROJECT
 
 _PAUSE_S = 0.03
 _MOST_CHARACTERS = 1_000_000
+_MOST_BYTES, _LONGEST_HEADER = 64_000_000, 1_000
+"""Of a message; pygls asks for as many as a header says."""
 _WATCHED = ("*.{sh,bash,sbatch,slurm,yaml,yml,json,env}", CONFIG, BASELINE, PYPROJECT)
 """What launches read beside themselves, in any folder."""
 _LEVELS = {
@@ -232,7 +236,26 @@ def make_server() -> HcpServer:
     return server
 
 
+class _Input:
+    """Standard input, as pygls reads it."""
+
+    def readline(self) -> bytes:
+        return sys.stdin.buffer.readline(_LONGEST_HEADER)
+
+    def read(self, count: int) -> bytes:
+        if count > _MOST_BYTES:
+            raise HcpError(
+                f"found a message of {count:,} bytes", wanted=f"at most {_MOST_BYTES:,}", do="restart hcp lsp"
+            )
+        return sys.stdin.buffer.read(count)
+
+
 def serve() -> None:
-    """Answers until the editor closes the input. It writes no file and starts nothing, so a signal ends it at once."""
+    """Answers until the editor closes the input. It writes no file and starts nothing, so a signal ends it at once.
+
+    Raises:
+        HcpError: a message is too long.
+    """
     end_at_once()
-    make_server().start_io()
+    stdin: Any = _Input()
+    make_server().start_io(stdin)

@@ -99,6 +99,12 @@ class PlanModel:
         """False where some layer has a plain MLP, True where some layer has experts."""
         return frozenset(self.is_moe)
 
+    @cached_property
+    def layers(self) -> tuple[int, int]:
+        """How many have a plain MLP, and how many have experts."""
+        experts = sum(self.is_moe)
+        return len(self.is_moe) - experts, experts
+
     def __hash__(self) -> int:
         """By what tells models apart: the search looks up terms by model hundreds of thousands of times."""
         sizes = self.sizes

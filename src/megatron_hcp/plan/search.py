@@ -34,7 +34,7 @@ from megatron_hcp.plan.time.step import (
     sends_seconds,
     step_seconds,
 )
-from megatron_hcp.plan.weights import stage_kinds
+from megatron_hcp.plan.weights import unlike_stages
 
 UNEVEN = 0.9
 """Chunks of a stage differ by a layer: the bound on activations counts so much of the even share."""
@@ -219,8 +219,7 @@ class Search:
     def _choice(self, parts: _Parts, kept: Layout, ep: int, etp: int, pipelines: tuple[Stages, ...]) -> _Choice:
         """What a micro-batch takes with these axes."""
         model, job, rates, again = self.model, self.job, self.rates, kept.recompute
-        experts = sum(model.is_moe)
-        layers = len(model.is_moe) - experts
+        layers, experts = model.layers
         share = job.global_batch * kept.tp * kept.cp / (kept.mbs * job.world_size)
         alone = rates.apart.exchanges
         base = joined(parts.front, Mlp(0.0, 0.0), again, 0.0).total
@@ -278,7 +277,7 @@ class Search:
                 flight = float(min(count, pp))
                 if vp > 1:
                     flight = UNEVEN * min(count, (2 * (pp - 1) + (vp - 1) * pp + 1) / vp)
-                yield Stages(pp, vp, count, stage_kinds(self.model, pp, vp), flight)
+                yield Stages(pp, vp, count, unlike_stages(self.model, pp, vp), flight)
 
     def _pipelined(self, group: _Choice) -> Iterator[tuple[float, int, int]]:
         """(seconds, pp, vp) of each pipeline of the group that may fit."""
@@ -286,7 +285,7 @@ class Search:
         sends = sends_seconds(model, layout, job, rates)
         for pp, vp, count, kinds, _ in group.pipelines:
             moe, extra = (group.moe_apart, group.extra_apart) if pp > 1 and vp == 1 else (group.moe, group.extra)
-            micro_batch, _ = micro_batch_seconds(kinds, group.dense, moe, extra)
+            micro_batch, _ = micro_batch_seconds(kinds, model.layers, pp, dense=group.dense, moe=moe, extra=extra)
             key = (layout.tp, layout.cp, group.ep, group.etp, pp, vp)
             if key not in self._dp:
                 self._dp[key] = data_parallel_seconds(model, _whole(group, pp, vp), job, rates, group.weights)

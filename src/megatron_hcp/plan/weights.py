@@ -90,6 +90,13 @@ def stage_kinds(model: PlanModel, pp: int, vp: int, most: int | None = None) -> 
     return tuple(LayerKinds(*map(sum, zip(*chunks))) for chunks in chunk_kinds(model, pp, vp, most))
 
 
+@lru_cache(maxsize=8192)
+def unlike_stages(model: PlanModel, pp: int, vp: int) -> tuple[LayerKinds, ...]:
+    """The first stage, one for each other kind of stage, and the last: of a thousand stages, few differ."""
+    kinds = stage_kinds(model, pp, vp)
+    return (kinds[0], *dict.fromkeys(kinds[1:-1]), kinds[-1]) if pp > 1 else kinds
+
+
 @lru_cache(maxsize=4096)
 def layer_weights(model: PlanModel, tp: int, ep: int, etp: int, moe: bool) -> LayerWeights:
     """The weights of one layer on a rank; of one with experts where `moe`."""

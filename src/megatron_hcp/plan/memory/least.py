@@ -11,7 +11,7 @@ from megatron_hcp.plan.memory.buffers import output_end, workspaces
 from megatron_hcp.plan.memory.peak import forwards, held_bytes, layer_backward
 from megatron_hcp.plan.model import PlanModel
 from megatron_hcp.plan.time.shapes import RankElements
-from megatron_hcp.plan.weights import LayerKinds, chunk_kinds, end_weights, layer_weights
+from megatron_hcp.plan.weights import LayerKinds, chunk_kinds, end_weights, layer_weights, stage_kinds
 
 Saved = tuple[float, float]
 """Bytes that a dense layer and one with experts keeps of a micro-batch."""
@@ -28,6 +28,7 @@ class Stages(NamedTuple):
     batches: int
     """Micro-batches."""
     kinds: tuple[LayerKinds, ...]
+    """Of `unlike_stages`."""
     flight: float
     """Micro-batches whose activations the first stage holds."""
 
@@ -50,15 +51,19 @@ def room_of(
         held: elements of a layer on a rank.
         usable: bytes of a GPU.
     """
-    grid, fitting, least, lightest = layout.ep * layout.etp, [], float("inf"), None
+    fitting, least, lightest = [], float("inf"), None
     held_least = 6 if job.fp32_gradients else 4  # a weight and its gradient, at least
+    shard = 12 * layout.tp / job.world_size, 12 * layout.ep * layout.etp / job.world_size
+    # Read once: there may be a thousand pipelines, for each of thousands of layouts.
+    dense, moe, expert, vocab, (kept, kept_moe) = held.dense, held.moe, held.expert, held.vocab, saved
     for pipeline in pipelines:
-        pp, (first, routed) = pipeline.pp, pipeline.kinds[0]
-        dense = first * held.dense + routed * held.moe + held.vocab
-        state = dense * (held_least + 12 * layout.tp * pp / job.world_size) + routed * held.expert * (
-            held_least + 12 * grid * pp / job.world_size
+        pp, _, _, kinds, flight = pipeline
+        first, routed = kinds[0]
+        bytes_held = (
+            (first * dense + routed * moe + vocab) * (held_least + shard[0] * pp)
+            + routed * expert * (held_least + shard[1] * pp)
+            + (first * kept + routed * kept_moe) * flight
         )
-        bytes_held = state + (first * saved[0] + routed * saved[1]) * pipeline.flight
         if bytes_held <= usable:
             fitting.append(pipeline)
         elif bytes_held < least:
@@ -87,16 +92,16 @@ class LeastPeak:
         """All but what context parallelism holds for a moment, and the activations of multi-token prediction."""
         layout, pp, job = self.layout, pipeline.pp, self.job
         last = stage == pp - 1
-        state = workspaces(self.model)
+        state, kinds = workspaces(self.model), stage_kinds(self.model, pp, pipeline.vp)[stage]
         ends = end_weights(self.model, layout.tp, layout.ep, layout.etp, pp, last).held if last or not stage else (0, 0)
         for kind, ranks in enumerate(self.grid):
-            held = ends[kind] + sum(count * layer[kind] for count, layer in zip(pipeline.kinds[stage], self.layers))
+            held = ends[kind] + sum(count * layer[kind] for count, layer in zip(kinds, self.layers))
             share = ranks * pp / job.world_size if job.sharded_optimizer else 1.0
             state += held * (self.always + job.optimizer_bytes * share)
         pipes, before = Layout(pp=pp, vp=pipeline.vp), 0
-        for kinds, end in runs:
+        for chunk, end in runs:
             through = forwards(pipes, pipeline.batches, stage, end)
-            state += (through - before) * sum(count * saved for count, saved in zip(kinds, self.saved))
+            state += (through - before) * sum(count * saved for count, saved in zip(chunk, self.saved))
             before = through
         return state + (max(self.inside, self.head) if last else self.inside)
 

@@ -13,7 +13,7 @@ from megatron_hcp.plan.time.links import ring_bandwidth
 from megatron_hcp.plan.time.margin import margin
 from megatron_hcp.plan.time.parts import LayerSeconds, Units
 from megatron_hcp.plan.time.shapes import RankElements, weights_of
-from megatron_hcp.plan.weights import LayerKinds, stage_kinds
+from megatron_hcp.plan.weights import LayerKinds, stage_kinds, unlike_stages
 
 WORST_STAGE = 0.2
 """How far a micro-batch takes the longest stage's time and not the mean: recipes balance the stages by hand."""
@@ -44,18 +44,22 @@ class StepTime:
     marks: tuple[str, ...] = ()
 
 
-def micro_batch_seconds(kinds: Sequence[LayerKinds], dense: float, moe: float, extra: float) -> tuple[float, float]:
+def micro_batch_seconds(
+    kinds: Sequence[LayerKinds], layers: tuple[int, int], pp: int, *, dense: float, moe: float, extra: float
+) -> tuple[float, float]:
     """(what a micro-batch counts for, the mean of the stages), in seconds.
 
     Args:
-        kinds: layers of each stage.
+        kinds: of `unlike_stages`.
+        layers: of the model.
+        pp: stages.
         dense: seconds of a dense layer.
         moe: seconds of an MoE layer.
         extra: seconds of the last stage beside its layers: the output, and multi-token prediction.
     """
-    times = [layers * dense + experts * moe for layers, experts in kinds]
+    times = [plain * dense + experts * moe for plain, experts in kinds]
     times[-1] += extra
-    mean = sum(times) / len(times)
+    mean = (layers[0] * dense + layers[1] * moe + extra) / pp
     return mean + WORST_STAGE * (max(times) - mean), mean
 
 
@@ -64,7 +68,7 @@ def data_parallel_seconds(
 ) -> tuple[float, float]:
     """(collectives of gradients and parameters, optimizer) of the stage that holds most, in seconds."""
     replicas, edp = layout.cp * job.dp(layout), max(1, job.edp(layout))
-    kinds = stage_kinds(model, layout.pp, layout.vp)
+    kinds = unlike_stages(model, layout.pp, layout.vp)
     dense = [n * each.dense + m * each.moe for n, m in kinds]
     experts = [m * each.expert for _, m in kinds]
     if model.mtp:
@@ -152,8 +156,10 @@ def step_time(model: PlanModel, layout: Layout, job: PlanJob, rates: Rates) -> S
     work = Work(model, job, rates)
     each = _units(work, layout)
     pp, vp, count = layout.pp, layout.vp, job.micro_batches(layout)
-    kinds = stage_kinds(model, pp, vp)
-    micro_batch, mean = micro_batch_seconds(kinds, each.dense.total, each.moe.total, extra_seconds(model, each))
+    micro_batch, mean = micro_batch_seconds(
+        unlike_stages(model, pp, vp), model.layers, pp,
+        dense=each.dense.total, moe=each.moe.total, extra=extra_seconds(model, each),
+    )  # fmt: skip
     sent, optimizer = data_parallel_seconds(model, layout, job, rates, weights_of(model, layout))
     sends = sends_seconds(model, layout, job, rates) if pp > 1 else 0.0
     seconds = step_seconds(micro_batch, sent, optimizer, sends, rates, count=count, pp=pp, vp=vp)
@@ -225,9 +231,9 @@ def _unmeasured(model: PlanModel, layout: Layout) -> tuple[str, ...]:
 
 def _parts(model: PlanModel, each: Units) -> tuple[tuple[int, LayerSeconds], ...]:
     """How often the model has each part."""
-    experts = sum(model.is_moe)
+    layers, experts = model.layers
     return (
-        (len(model.is_moe) - experts, each.dense),
+        (layers, each.dense),
         (experts, each.moe),
         (1, each.output),
         (model.mtp, each.mtp),
