@@ -166,6 +166,6 @@ def test_an_argument_that_a_branch_gives_to_a_config_that_lacks_it_is_refused() 
 )
 def test_the_script_says_who_builds_the_model(script: str, release: str, spec: str, refused: list[str]) -> None:
     launch = launch_of(f"{PLAIN} {spec}", *STATED)
-    launch = launch._replace(facts={**launch.facts, "script": Fact(script, "given")})
+    launch = launch._replace(facts={**launch.facts, "script": Fact(script, "assumed")})
     found = judge_start(launch, release)
     assert found is not None and [one.guard.function for one in found.refusals] == refused

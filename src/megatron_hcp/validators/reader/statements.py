@@ -123,25 +123,20 @@ class Reader:
 
     def _class(self, name: str, found: Defined, node: ast.ClassDef) -> Unit:
         translator = Translator(self.sources, self.register, Scope(found.path, (), {}))
-        bases = tuple(
-            self.register(base.name, base, base.node)
-            for base in translator.bases(found)
-            if isinstance(base.node, ast.ClassDef)
-        )
-        if len(bases) < len(node.bases) - without_fields(node):
-            bases = (*bases, UNREAD_BASE)
+        read = ((base, base.node) for base in translator.bases(found))
+        bases = [self.register(base.name, base, inner) for base, inner in read if isinstance(inner, ast.ClassDef)]
+        bases += [UNREAD_BASE] * (len(bases) < len(node.bases) - without_fields(node))
         lines = []
         for field in fields_in(node):
             default = default_of(field)
-            assert isinstance(field.target, ast.Name)
             value = missing_in(node, field) if default is None else translator.text(default)
-            lines.append(f"{field.target.id} = {value}")
+            lines.append(f"{ast.unparse(field.target)} = {value}")
         for name_of_method in ("__init__", "__post_init__"):
             ready = translator.method(found, name_of_method)
             if ready is not None:
                 self.register(f"{ready[0].name}.{name_of_method}", *ready)
         self._classes.append(found)
-        return Unit(name, "class", bases, found.path, tuple(lines))
+        return Unit(name, "class", tuple(bases), found.path, tuple(lines))
 
 
 class _Condition(NamedTuple):
