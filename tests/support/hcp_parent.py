@@ -17,6 +17,7 @@ import json
 import os
 import pkgutil
 import tempfile
+from pathlib import Path
 from typing import Any
 
 import megatron_hcp
@@ -35,6 +36,23 @@ def _import_all(packages: Any = megatron_hcp) -> None:
                 imported = importlib.import_module(module.name)
                 if module.ispkg:
                     _import_all(imported)
+
+
+def _warm() -> None:
+    """Checks and renders examples here: what tables, patterns and templates are made into then serves every fork."""
+    arguments = sys.argv
+    examples = Path(__file__).parents[2] / "examples"
+    launches = [str(examples / name) for name in ("bridge_hcp.yaml", "mlm_hcp.sbatch", "verl_dcp.yaml")]
+    for words in [["check", *launches], ["render", launches[1]]]:
+        sys.argv = ["hcp", *words]
+        with (
+            open(os.devnull, "w") as nowhere,
+            contextlib.redirect_stdout(nowhere),
+            contextlib.redirect_stderr(nowhere),
+            contextlib.suppress(SystemExit),
+        ):
+            main()
+    sys.argv = arguments
 
 
 def _become_hcp(request: dict[str, Any], out: int, err: int) -> None:
@@ -66,7 +84,9 @@ def _answer() -> None:
     os.dup2(nothing, 1)
     os.close(nothing)
     _import_all()
+    _warm()
     assert "torch" not in sys.modules, "a fork for each command is then three times as slow"
+    gc.collect()
     gc.freeze()
     for line in requests:
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:

@@ -1,15 +1,23 @@
-"""Statements with redirections: here-documents used as input, and texts written to files that the script runs later."""
+"""Statements with redirections: here-documents used as input, and texts written to files that the script runs later;
+and the files that other commands write to: what lies on the disk now is not what will be there."""
 
 from __future__ import annotations
 
 from functools import partial
-from posixpath import normpath
+from posixpath import basename, normpath
 
+from megatron_hcp.bash.assign import fields
 from megatron_hcp.bash.expand import value
+from megatron_hcp.bash.paths import below
 from megatron_hcp.bash.reason import WhyUnknown
 from megatron_hcp.bash.syntax import Command, Pipeline, Redirected, Statement
-from megatron_hcp.bash.value import Value, text_of
+from megatron_hcp.bash.value import Field, Value, text_of
 from megatron_hcp.bash.walker import Status, Walker
+
+_IN_PLACE = {"sed": ("-i", "--in-place"), "yq": ("-i", "--inplace", "-yi"), "perl": ("-i", "-pi")}
+_ONTO = ("cp", "mv", "install", "ln")
+CHANGING = frozenset((*_IN_PLACE, *_ONTO, "tee"))
+"""Commands that write to the files that they are given."""
 
 
 def redirected(w: Walker, node: Redirected) -> Status:
@@ -17,7 +25,11 @@ def redirected(w: Walker, node: Redirected) -> Status:
     outer = w.stdin
     if node.stdin is not None:
         w.stdin = value(w, node.stdin)
-    outputs = [text for word in node.outputs if (text := text_of(value(w, word))) is not None]
+    outputs = []
+    for output in (value(w, word) for word in node.outputs):
+        note_change(w, output, w.line(node))
+        if (text := text_of(output)) is not None:
+            outputs.append(text)
     _write(w, node, outputs)
     status = None
     if node.statement is not None and not (w.printed is not None and "2" in outputs):
@@ -64,3 +76,27 @@ def written(w: Walker, statement: Statement | None) -> Value | None:
     printed, spoiled = w.printed, w.spoiled
     w.printed, w.spoiled = outer
     return None if spoiled else tuple(printed)
+
+
+def note_changes(w: Walker, node: Command) -> None:
+    """Records the files that a command of `CHANGING` writes to."""
+    items = [item for item in fields(w, node.words)[1:] if isinstance(item, Field)]
+    options = [item.prefix for item in items if item.prefix.startswith("-")]
+    files = [item.parts for item in items if not item.prefix.startswith("-")]
+    if node.name in _IN_PLACE and not any(option.startswith(_IN_PLACE[node.name]) for option in options):
+        return
+    if node.name in _ONTO:
+        folder = text_of(files[-1]) or "" if len(files) > 1 else ""
+        source = basename((text_of(files[0]) or "").rstrip("/")) if len(files) > 1 else ""
+        if source and (folder in (".", "..") or folder.endswith("/")):
+            w.changed[normpath(folder + "/" + source)] = w.line(node)
+        files = files[-1:]
+    for file in files:
+        note_change(w, file, w.line(node))
+
+
+def note_change(w: Walker, file: Value, line: str) -> None:
+    """Records that a file is written to, if its place is known as seen from the script's folder."""
+    name = below(file) or text_of(file)
+    if name and w.printed is None:
+        w.changed[normpath(name)] = line

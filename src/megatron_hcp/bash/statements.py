@@ -13,7 +13,7 @@ from megatron_hcp.bash.expand import value
 from megatron_hcp.bash.loops import arm, case, counted_for, decided_by, for_each, while_holds
 from megatron_hcp.bash.paths import substituted_by_sed
 from megatron_hcp.bash.reason import RunTime, WhyUnknown
-from megatron_hcp.bash.redirect import redirected, written
+from megatron_hcp.bash.redirect import CHANGING, note_changes, redirected, written
 from megatron_hcp.bash.syntax import (
     AndOr,
     ArithmeticCommand,
@@ -40,6 +40,8 @@ from megatron_hcp.bash.walker import Prefix, Status, Walker
 
 
 def _command(w: Walker, node: Command) -> Status:
+    if node.name in CHANGING and w.printed is None:
+        note_changes(w, node)
     if node.name in SILENT and w.printed is None:
         return True if node.name in WORKS else None
     prefix = {one.name: (assigned_value(w, one), w.span(one)) for one in node.assignments}

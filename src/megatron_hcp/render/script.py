@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.job.own import ENTRY
@@ -10,6 +11,9 @@ from megatron_hcp.launch.fact import LAUNCH_TIME
 from megatron_hcp.render.job import Job
 from megatron_hcp.render.shell_words import quoted
 from megatron_hcp.resources import pack_dir
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 _MAX_BYTES = 4_000_000
 """Slurm's default limit for a job script (max_script_size)."""
@@ -33,12 +37,18 @@ def render_job(job: Job) -> str:
 
 
 def _fill(job: Job) -> str:
+    return str(
+        _templates().get_template(f"{job.start.name}.sbatch.j2").render(job=job, launch_time=LAUNCH_TIME, entry=ENTRY)
+    )
+
+
+@cache
+def _templates() -> Environment:
+    """The templates, which take longer to compile than to fill: once a process, as a server or a test renders many."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    template = f"{job.start.name}.sbatch.j2"
-
     def shown(value: Any) -> Any:
-        assert value is not None and str(value) != "", f"a value of {template} would render as nothing"
+        assert value is not None and str(value) != "", "a value of the script would render as nothing"
         return value
 
     # No HTML escaping: this is a shell script, whose values go through the filter `sh`.
@@ -51,4 +61,4 @@ def _fill(job: Job) -> str:
         finalize=shown,
     )
     environment.filters["sh"] = quoted
-    return environment.get_template(template).render(job=job, launch_time=LAUNCH_TIME, entry=ENTRY)
+    return environment

@@ -83,9 +83,8 @@ def _said_ranks(v: View) -> str:
 
 def _sizes_near(name: str, size: int, unit: int) -> tuple[Fix, ...]:
     """The nearest global batch sizes that divide evenly; the engine drops an edit that changes nothing."""
-    return tuple(
-        Fix({name: near}, f"{near} sequences per step") for near in (size // unit * unit, round_up(size, unit))
-    )
+    near = filter(None, (size // unit * unit, round_up(size, unit)))
+    return tuple(Fix({name: batch}, f"{batch} sequences per step") for batch in near)
 
 
 @rule(

@@ -47,8 +47,20 @@ def tp_divides_heads(v: View) -> Problem | None:
         found=f"{v.heads} attention heads at tensor_model_parallel_size {v.tp}",
         wanted=f"a tensor_model_parallel_size that divides {v.heads}",
         facts=("tp", "heads"),
-        fixes=tp_fixes(v),
+        fixes=(*_heads_near(v), *tp_fixes(v)),
     )
+
+
+def _heads_near(v: View) -> tuple[Fix, ...]:
+    """A number of heads that the layout can split, where the launch writes one that no size of it divides: 33."""
+    heads = v.heads // v.tp * v.tp
+    hidden, groups, written = v.get("hidden_size"), v.get("kv_heads"), v.fact("heads")
+    is_odd = all(v.heads % size for size in range(2, v.tp + 1) if v.tp % size == 0)
+    if not heads or not is_odd or written is None or written.origin != "launch":
+        return ()
+    if (hidden is not None and hidden % heads) or (groups not in (None, v.heads) and heads % groups):
+        return ()
+    return (Fix({"heads": heads}, f"{heads} attention heads"),)
 
 
 @rule(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Literal, NamedTuple
 
 from megatron_hcp.triage.collective.arrivals import ranges_text
@@ -53,7 +54,7 @@ def advise(attempts: tuple[Attempt, ...]) -> Advice | None:
         return None
     failure, steps = attempts[-1].failure, attempts[-1].steps
     if failure.is_from_outside:
-        return Advice("restart", _from_outside(failure, steps))
+        return Advice("restart", _from_outside(failure, steps, attempts[-1].begins))
     why, again = why_again(failure, steps), failure.signature.again
     if why:
         return Advice("stop", f"the same launch would fail the same way: {why}")
@@ -92,12 +93,12 @@ _NOT_STARTED = ("rollout-engine",)
 """Signatures of servers that the job starts itself."""
 
 
-def _from_outside(failure: Failure, steps: int) -> str:
+def _from_outside(failure: Failure, steps: int, begins: bool) -> str:
     if failure.signature.id in _ASKED_FOR or (failure.kind == "report" and failure.exit_code in INTERRUPTED):
         return (
             "somebody ended it: unless it hung, nothing has to be mended, and the next attempt goes on from its state"
         )
-    if not steps and failure.signature.role == "echo":  # no limit or preemption of Slurm's, which are no sign of a hang
+    if not steps and (failure.signature.role == "echo" or (begins and failure.signature.id == _TIME_LIMIT)):
         return "it was stopped from outside; these logs show no training step before that: look whether it hung"
     return "it was stopped from outside; the next attempt continues from the last checkpoint"
 
@@ -120,6 +121,7 @@ def _left_behind(attempts: tuple[Attempt, ...]) -> Failure | None:
     return next((failure for failure in trained if failure.kind == "cause" and not failure.is_from_outside), None)
 
 
+_TIME_LIMIT = "time-limit"  # a preemption is no sign of a hang
 _ASKED_FOR = ("job-cancelled", "cancelled", "interrupted")
 """Signatures of an end that a person asked for, as an exit code may show too."""
 _OF_REQUEST = ("gpu-driver",)
@@ -136,6 +138,11 @@ def _of_machine(failure: Failure, attempts: tuple[Attempt, ...]) -> Advice:
     return Advice("restart-without-node", f"the fault lies with {where} or its link, not the launch", failure.node)
 
 
+def _shape(failure: Failure) -> str:
+    """What failed, whichever sample, file or size it was."""
+    return re.sub(r"\d+", "", f"{failure.signature.id} {failure.message}")
+
+
 def _of_program(failure: Failure, attempts: tuple[Attempt, ...]) -> Advice:
     """The advice on what no row knows: a program's own word is of values that a restart meets again."""
     is_general = failure.kind == "cause" and failure.signature.role == "general"
@@ -146,8 +153,8 @@ def _of_program(failure: Failure, attempts: tuple[Attempt, ...]) -> Advice:
         return Advice("restart", "something was not ready in time, and may be the next time; stop if it happens again")
     if is_general and not last.steps and last.begins:
         return Advice("stop", "it failed before the first training step; the same launch would fail there again")
-    before = [attempt.failure.signature.id for attempt in attempts[:-1] if attempt.failure]
-    if is_of_program(failure) and failure.signature.id not in before:
+    before = [_shape(attempt.failure) for attempt in attempts[:-1] if attempt.failure]
+    if is_of_program(failure) and _shape(failure) not in before:
         ranks = f"{len(failure.ranks)} ranks raised it alike" if len(failure.ranks) > 1 else "the program raised it"
         return Advice("stop", f"{ranks}, and a restart meets the same options and data: correct these")
     if is_general and not last.steps:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -16,6 +17,7 @@ from megatron_hcp.triage.inputs.dry_run import DryRunRefusal
 from megatron_hcp.triage.is_cp_on import CpPlan, CpVerdict, judge
 from megatron_hcp.triage.line_reader import LineReader
 from megatron_hcp.triage.logged_job import LoggedJob
+from megatron_hcp.triage.ranks.uneven import is_done as is_at_last_step
 from megatron_hcp.triage.signatures.effects import EFFECTS
 from megatron_hcp.triage.signatures.progress import is_of_training
 from megatron_hcp.triage.signatures.row import Role, filled_cause, said_text
@@ -130,6 +132,14 @@ def conclude(reader: LineReader, plan: CpPlan, dumped: Waited | None, dump: Path
         survived, noise, is_done = survived + sum(len(entry.seen) for entry in current), Counter(), True
     if not is_done and (failure is None or failure.kind == "effect"):
         unnamed = _unknown_line(current, failure)
+    if (
+        unnamed
+        and failure is None
+        and _OF_PEERS.search(unnamed[2])
+        and any(entry.steps for entry in current)
+        and all(map(_is_at_end, current))
+    ):
+        unnamed, is_done = None, True  # ranks end one after the other
     if failure is None and unnamed is None:
         unnamed = next(((entry.path, *entry.idle) for entry in current if entry.idle), None)
     waited = dumped or reader.waits.first(job.world())
@@ -218,6 +228,15 @@ def _is_echo(failure: Failure | None) -> bool:
 
 def _is_lasting(failure: Failure | None) -> bool:
     return failure is not None and failure.signature.id in LASTING
+
+
+_OF_PEERS = re.compile(r"TCPStore|ProcessGroup|\brecvValue\b|sendBytes|Broken pipe|Connection reset")
+"""What a rank says that finds others gone."""
+
+
+def _is_at_end(entry: FileEvents) -> bool:
+    """Whether a log's last step was the last one of the training, as far as it has steps."""
+    return is_at_last_step(entry.course) or not entry.steps
 
 
 _TOLD: tuple[Role, ...] = ("end", "death", "general", "origin")

@@ -71,8 +71,8 @@ class FileEvents:
     reported: bool = False
     survived: int = 0
     steps: int = 0
-    runs: bool = False
-    """Whether the log shows in another way than by steps that the program ran."""
+    runs: bool = False  # whether the log shows in another way than by steps that the program ran
+    course: tuple[tuple[int, int], ...] = ()  # what its last step's line counts, each with of how many
     since: int = 0
     not_finite: NotFinite = field(default_factory=NotFinite)
     counts: Counter[str] = field(default_factory=Counter)

@@ -11,7 +11,7 @@ from megatron_hcp.triage.collective.collectives import Waited
 from megatron_hcp.triage.events import NAMES_THE_END, SENT_FROM_OUTSIDE, Event, FileEvents
 from megatron_hcp.triage.exit_codes import ABORTED, INTERRUPTED, ProcessEnd, explain_code
 from megatron_hcp.triage.history import parts_by_step
-from megatron_hcp.triage.line import When
+from megatron_hcp.triage.line import NOBODY, When, without_figures
 from megatron_hcp.triage.logged_job import LoggedJob
 from megatron_hcp.triage.names import node_name
 from megatron_hcp.triage.number import whole
@@ -89,8 +89,17 @@ def failures_by_step(files: Sequence[FileEvents], job: LoggedJob) -> list[Failur
     for parts in parts_by_step(files):
         if (found := first_event(parts, files, job)) is not None:
             (entry, event), candidates = found
-            failed.append(with_ends(_failure(entry, event, job, candidates), parts, job, event.line.label))
+            failure = _failure(entry, event, job, candidates)
+            alike = {other.path for other, same in candidates if _is_alike(same, event)}
+            if failure.rank is None and failure.local_rank is None and len(alike) > 1:
+                total = len({other.path for other in parts if other.seen})
+                failure = replace(failure, cause=f"{failure.cause}; {len(alike)} of {total} logs say so")
+            failed.append(with_ends(failure, parts, job, event.line.label))
     return failed
+
+
+def _is_alike(event: Event, other: Event) -> bool:
+    return event.signature is other.signature and without_figures(event.line) == without_figures(other.line)
 
 
 def _is_of_spawn(event: Event) -> bool:
@@ -98,6 +107,8 @@ def _is_of_spawn(event: Event) -> bool:
     return bool(event.groups.get("spawned")) or "multiprocessing.spawn." in event.line.body
 
 
+_NO_TEXT, _LONGEST_MORE = " without a text", 200
+"""What the row of an exception says that has its text in the lines below, and how much of that is told."""
 _SAID_BY_RANKS = ("cpp-terminate", "exception-wrapped", "aborted")
 """Reports that no launcher makes: a rank says so of itself, and it may be one that waited in vain."""
 
@@ -123,10 +134,14 @@ def _failure(entry: FileEvents, event: Event, job: LoggedJob, others: Sequence[S
         elif kind == "cause" and rank is None and report.signature.id == "srun-task":
             rank, other, _ = place_of(report_entry, report, job)
             node = node or other
+    if node is None and rank is None and event.line.writer == NOBODY and not entry.ends and len(job.stated) == 1:
+        node = next(iter(job.stated))  # of the only process that the job has, as far as its logs show
     if node is not None and node_name(node) is None:
         job.unfit.add("the node of the failing rank")
         node = None
     cause = filled_cause(event.signature.cause, event.groups) + said_text(event.groups.get("at", ""))
+    if event.role == "general" and event.more and not event.groups.get("text"):
+        cause = f"{cause.replace(_NO_TEXT, '')}: {said_text(event.more)[:_LONGEST_MORE]}"
     explained = meaning(whole(event.groups.get("xid")))
     cause += f": {explained}" if explained else ""
     if code is not None:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from megatron_hcp.triage.course.kinds import kind_of
+from megatron_hcp.triage.course.kinds import counted_of, kind_of
 from megatron_hcp.triage.events import NCCL_WARNS, OFTEN, Event, FileEvents
 from megatron_hcp.triage.inputs.log_name import kind_of_log, read_name
 from megatron_hcp.triage.line import Line, read_line, without_figures
@@ -33,7 +33,9 @@ _OF_AGENT = re.compile(rb"\[?[EWI]\d{4} \S{1,24}\s{1,8}\d{1,10} torch/distribute
 _NO_START = re.compile(rb"[Ee]rror|ERROR|Exception|Traceback|exitcode|closing signal|srun: |slurmstepd")
 _FIRST, _SHORTEST = 12, 16
 """Lines at the start of a log that are kept, to be known again, and the length of their text."""
-_LOOKED_THROUGH, _BELOW_END = 8192, 2048
+_LOOKED_THROUGH, _BELOW_END = 8192, 8192
+_RAISED = re.compile(rb"(?:[\w.]{1,80}\.)?[A-Z]\w{1,60}(?:Error|Exception|Interrupt|Exit|Iteration)\b")
+"""The last line of an exception: a process has ended there, where the log is that of one."""
 _OF_GONE: tuple[Role, ...] = ("unknown", "effect")
 _SLURMS = (b"srun: ", b"slurmstepd: ", b"slurmstepd-")
 
@@ -46,7 +48,9 @@ class History:
         self._looked = 0
         self._step_ended = False
         self._first: frozenset[str] | None = None
-        """The log's first lines that its program wrote, without figures."""
+        """The log's first lines that its program wrote, without figures"""
+        self._opening = ""
+        """The first of these"""
         self._again_at: int | None = None
         """Where the program was started again, by torchrun's agent, which only says so where it informs"""
         self._started_at = 0
@@ -92,19 +96,24 @@ class History:
             if at is not None:
                 self.entry.leave_preamble(hit.offset - hit.at + at)
             self._looked = hit.offset
-        if hit.last_step and (when := read_line(hit.last_step).when):
-            self.entry.last_step = when
+        if hit.last_step:
+            self.entry.last_step = read_line(hit.last_step).when or self.entry.last_step
+            self.entry.course = counted_of(hit.last_step)
         if self._again_at is not None and hit.offset >= self._again_at:
             self.entry.attempt, self._started_at, self._again_at = self.entry.attempt or 0, self._again_at, None
             self.begin(self.entry.attempt + 1).begins = True
         if self._first is None:
-            self._first = (
-                frozenset(_shapes(hit.chunk[:_LOOKED_THROUGH])[:_FIRST]) if hit.offset == hit.at else frozenset()
-            )
+            shapes = _shapes(hit.chunk[:_LOOKED_THROUGH])[:_FIRST] if hit.offset == hit.at else []
+            self._first, self._opening = frozenset(shapes), shapes[0] if shapes else ""
         if not hit.line:
             return
         if self._first and (_CLOSES in hit.line or _REPORT in hit.line):
             self._look_for_start(hit)
+        elif self._first and self._again_at is None and self._is_end_of_process(hit):
+            below = hit.at + len(hit.line) + 1
+            shape = _shape(hit.chunk[below : below + _BELOW_END].partition(b"\n")[0])
+            if shape and shape == self._opening and not self._recurs(hit, shape):
+                self._again_at = hit.offset + len(hit.line) + 1
         if _REPORT in hit.line and self._again_at is None:
             self._follow_report(hit)
         if ended := _JOB_ENDS.search(hit.line):
@@ -132,8 +141,14 @@ class History:
         self._reports = {}
         return entry
 
+    def _is_end_of_process(self, hit: Hit) -> bool:
+        """Whether the only process that writes into a log may have ended with a hit: what begins below it is another
+        run, appended to the same file."""
+        name = self.entry.name
+        return (name.rank is not None or name.local is not None) and _RAISED.match(hit.line) is not None
+
     def _look_for_start(self, hit: Hit) -> None:
-        """Looks below the end of torchrun's workers for the first lines of the log: then they were started again."""
+        """Looks below an end for the first lines of the log: then its program was started again."""
         at = hit.at + len(hit.line) + 1
         for raw in hit.chunk[at : hit.at + _BELOW_END].split(b"\n"):
             shape = _shape(raw)

@@ -164,6 +164,8 @@ def without_figures(line: Line) -> str:
 
 
 _NAMES_WHAT = re.compile(r"\b[A-Z]\w{2,60}(?:Error|Exception): \S|\bfatal\b|\bFATAL\b|\bCRITICAL\b")
+_FAILED = re.compile(r"(?i)\bfail(?:ed|ure)?\b|\b(?:un|not )able\b|\bdenied\b|\b(?:can't|cannot)\b|\binvalid\b")
+"""Of what Slurm's programs say, what names the fault, and gives no hint."""
 
 
 def weight(line: Line) -> int:
@@ -171,7 +173,9 @@ def weight(line: Line) -> int:
     a warning says least."""
     if line.level in QUIET:
         return 0
-    return 2 if line.level in ("CRITICAL", "FATAL", "fatal", "F") or _NAMES_WHAT.search(line.body) else 1
+    if line.level in ("CRITICAL", "FATAL", "fatal", "F") or _NAMES_WHAT.search(line.body):
+        return 2
+    return 2 if line.speaker and _FAILED.search(line.body) else 1
 
 
 def _without_container(text: str) -> tuple[str, dict[str, str]]:

@@ -13,7 +13,7 @@ from megatron_hcp.triage.events import HANGS, IDLE, LASTING, FileEvents
 from megatron_hcp.triage.history import History
 from megatron_hcp.triage.line import INFORMING, QUIET, Line, read_line
 from megatron_hcp.triage.logged_job import LoggedJob
-from megatron_hcp.triage.raised.frames import last_frame_below, raised_at
+from megatron_hcp.triage.raised.frames import raised_at
 from megatron_hcp.triage.raised.survived import is_ignored, is_outlived, may_be_outlived
 from megatron_hcp.triage.raised.tracebacks import (
     HEAD,
@@ -28,7 +28,7 @@ from megatron_hcp.triage.raised.tracebacks import (
 from megatron_hcp.triage.raised.wrapped import crosses, joined, line_above
 from megatron_hcp.triage.scan import Hit
 from megatron_hcp.triage.signatures.progress import HARMLESS, begun, finished, is_of_training, last_words
-from megatron_hcp.triage.signatures.ray import WRAPPER as RAYS_WRAPPER
+from megatron_hcp.triage.signatures.ray import said_around
 from megatron_hcp.triage.signatures.row import Role, Signature
 from megatron_hcp.triage.signatures.table import ALWAYS, JOB_TOKEN, RESTART_TOKEN, places_of, words_of
 
@@ -261,8 +261,7 @@ class LineReader:
         groups = {name: value or "" for name, value in match.groupdict().items()}
         own, line = line, of_rank(hit, line) if row.role in _SPOKEN else line
         groups["spawned"] = "" if own.local == line.local else str(line.local)
-        if row.id == RAYS_WRAPPER:
-            groups["at"] = last_frame_below(hit, line)
+        groups |= said_around(row.id, hit, line)
         self.entry.add(row, groups, line, hit, file)
 
     def _read_facts(self, hit: Hit, line: Line) -> None:

@@ -82,6 +82,8 @@ class LoggedJob:
     """attempt -> how it was started, its nodes, and their GPUs each"""
     ends: dict[int, str] = field(default_factory=dict)
     """attempt -> the status that the job gave itself at its end"""
+    stated: set[str] = field(default_factory=set)
+    """Names of nodes that the first lines of its logs state, one a line."""
     unfit: set[str] = field(default_factory=set)
     """What these lines stated and could not be meant, in words."""
     _members: int = 0

@@ -22,6 +22,7 @@ from megatron_hcp.triage.is_cp_on import CpPlan
 from megatron_hcp.triage.line_reader import LineReader
 from megatron_hcp.triage.ranks.last_words import keep_last_words
 from megatron_hcp.triage.ranks.left_early import keep_last_line
+from megatron_hcp.triage.ranks.place import stated_nodes
 from megatron_hcp.triage.scan import CHUNK, Bytes, scan
 from megatron_hcp.triage.signatures.progress import is_of_a_training, shows_start
 from megatron_hcp.triage.signatures.table import SIGNATURES, compiled
@@ -75,6 +76,7 @@ def triage(
             alike = hash(start.translate(None, DELETED))  # as ranks begin that differ in figures alone
             if alike not in starts:
                 starts[alike] = shows_start(start)
+            reader.job.stated |= stated_nodes(start)
             reader.history.begin_log(path, starts[alike], restarts.get(str(path)))
             plain, begun = without_lead(file, start)
             stopped = _Until(plain, block)

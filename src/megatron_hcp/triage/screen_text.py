@@ -105,12 +105,12 @@ def _where(failure: Failure, last: Attempt) -> str:
         where = f"seen by {where}"
     where += f" on {failure.node}" if failure.node else ""
     where += f" in task {failure.task} of the job array" if failure.task is not None else ""
-    when = time_text(failure.when)
-    if failure.kind == "cause" and not failure.is_from_outside and last.begins and not last.steps:
-        where += ", before the first training step"
     others = len(set(failure.ranks) - {failure.rank})
     if others and not failure.waited:
         where += f" and {_count(others, 'more rank')}"
+    when = time_text(failure.when)
+    if failure.kind == "cause" and not failure.is_from_outside and last.begins and not last.steps:
+        where += ", before the first training step"
     return where + (_TIMES[failure.timed_by].format(when) if when and failure.timed_by else "")
 
 

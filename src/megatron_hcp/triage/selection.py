@@ -11,17 +11,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from megatron_hcp.triage.events import NAMES_THE_END, ROLES, STEPS_THAT_SURVIVE, Event, FileEvents
+from megatron_hcp.triage.events import HANGS, NAMES_THE_END, ROLES, STEPS_THAT_SURVIVE, Event, FileEvents
 from megatron_hcp.triage.exit_codes import KILLED
 from megatron_hcp.triage.line import NOBODY, When, without_figures
 from megatron_hcp.triage.logged_job import LoggedJob
 from megatron_hcp.triage.raised.survived import RAISED
 from megatron_hcp.triage.ranks.ended_first import HAPPENED, Said, awaited, ended_before, odd_one, silent_one
 from megatron_hcp.triage.ranks.last_words import told_why, words_of
-from megatron_hcp.triage.ranks.left_early import left_early
+from megatron_hcp.triage.ranks.left_early import is_of_client, left_early
 from megatron_hcp.triage.ranks.place import place_of
 from megatron_hcp.triage.ranks.quiet import quiet_one
+from megatron_hcp.triage.ranks.uneven import uneven
 from megatron_hcp.triage.signatures.environment import CONDA
+from megatron_hcp.triage.signatures.exceptions import CLIENT
 from megatron_hcp.triage.signatures.row import Role
 
 _WAITED = ("collective-timeout", "gloo-timeout", "ft-heartbeat")
@@ -29,6 +31,7 @@ _WAITED = ("collective-timeout", "gloo-timeout", "ft-heartbeat")
 _OF_AN_END: frozenset[Role] = frozenset(("end", "report", "echo"))
 """Roles of what is said while a job is ended from outside."""
 _AGAIN_AND_AGAIN = 10
+_BESIDE = 3
 _AT_ONCE = 100
 """Lines between events that belong together: a chain of exceptions, a launcher's word and what its program said."""
 _SURVIVED_S = 120
@@ -116,7 +119,10 @@ def first_event(
     if any(event.role in HAPPENED for _, event in below):
         candidates, known = below, [event for _, event in below if event.role != "unknown"]
     if not known:
-        return None
+        refused = [
+            (entry, event._replace(signature=CLIENT)) for entry, event in candidates if is_of_client(entry, event)
+        ]
+        return (refused[0], refused) if refused else None
     if not any(entry.steps for entry in parts) and {event.role for event in known} <= _OF_AN_END:
         for item in stalls:
             if item[0].counts[item[1].signature.id] >= _AGAIN_AND_AGAIN:
@@ -125,6 +131,8 @@ def first_event(
     candidates = [
         item for item in candidates if item[1].role != "unknown" or not any(_follows(item[1], event) for event in known)
     ]
+    hung = [event for event in known if event.signature.id in HANGS]
+    candidates = [item for item in candidates if not any(_announces(item[1], event) for event in hung)]
     first = _earliest([item for item in candidates if not _is_of_waiting(item, candidates)])
     if first[1].role in _SAID_BY_OTHERS:
         first = odd_one(parts, job, place_of(*first, job)[0]) or first
@@ -134,11 +142,17 @@ def first_event(
     if first[1].role == "effect":  # Ray saw the end that others only felt
         first = next((item for item in candidates if item[1].signature.id == "ray-worker-died"), first)
     if first[1].role in ("origin", "effect"):
-        first = left_early(parts) or quiet_one(parts, first) or told_why(parts) or first
+        first = uneven(parts, first) or left_early(parts) or quiet_one(parts, first) or told_why(parts) or first
     first = _interrupted(first, candidates) or first
     if first[1].role in ("report", "echo"):
         first = words_of(parts, first[1]) or first
     return first, candidates
+
+
+def _announces(event: Event, hung: Event) -> bool:
+    """Whether a line that nothing explains stands just above the word of the same process that it hung."""
+    is_above = event.file == hung.file and 0 < hung.number - event.number <= _BESIDE
+    return event.role == "unknown" and is_above and event.line.writer == hung.line.writer
 
 
 def _earliest(candidates: Sequence[Said]) -> Said:

@@ -39,6 +39,32 @@ def test_a_switch_is_taken_back_or_what_it_needs_is_added() -> None:
     assert found == [{"overlap_param_gather": None}, {"distributed_optimizer": True}]
 
 
+def test_a_number_that_is_missing_is_not_made_true() -> None:
+    assert {"micro_batch_size": True} not in offered(
+        "--num-layers 2", "args.micro_batch_size is not None", micro_batch_size=None
+    )
+
+
+def test_a_number_that_fits_comes_before_none() -> None:
+    found = offered(
+        "--max-position-embeddings 512 --seq-length 4096",
+        "args.max_position_embeddings >= args.seq_length",
+        max_position_embeddings=512,
+        seq_length=4096,
+    )
+    assert found[0] == {"max_position_embeddings": 4096}
+
+
+def test_heads_that_do_not_divide_the_hidden_size_become_the_nearest_that_do() -> None:
+    found = offered(
+        "--hidden-size 4096 --num-attention-heads 160",
+        "args.hidden_size % args.num_attention_heads == 0",
+        hidden_size=4096,
+        num_attention_heads=160,
+    )
+    assert found[0] == {"heads": 128}
+
+
 def test_a_parallel_size_stays_if_anything_else_can_change() -> None:
     found = offered(
         "--tensor-model-parallel-size 4 --qk-clip-alpha 3",

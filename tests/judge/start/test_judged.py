@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from megatron_hcp.judge.engine import check_launch
@@ -50,6 +52,20 @@ def test_releases_whose_parser_refuses_a_value_do_not_judge_what_the_others_refu
     assert [item.severity for item in found if item.rule.id == "KEY008"] == ["warning"]
     (error,) = (item for item in found if item.severity == "error")
     assert error.id.startswith("START003/") and release in error.problem.message
+
+
+def test_what_all_releases_of_nemo_rl_refuse_and_its_main_branch_takes_is_a_warning(tmp_path: Path) -> None:
+    """TensorRT-LLM as a backend came after 0.7.0 (7ea279ab's own recipes use it)."""
+    file = tmp_path / "grpo.yaml"
+    file.write_text(
+        "policy:\n  model_name: Qwen/Qwen3-8B\n  train_global_batch_size: 8\n  train_micro_batch_size: 1\n"
+        "  dtensor_cfg: {enabled: false}\n  megatron_cfg: {enabled: true, context_parallel_size: 1}\n"
+        "  generation: {backend: trtllm}\ngrpo: {num_prompts_per_step: 8}\ncluster: {gpus_per_node: 8, num_nodes: 1}\n"
+    )
+    for assumes, severity in (((), "warning"), (("nemo_rl=0.7.0",), "error")):
+        report = check_launch(load_launch(str(file), LoadOptions(assumes=assumes)), rules_for, fixes=False)
+        refused = [item for item in report.findings if "is not assigned" in item.problem.message]
+        assert [item.severity for item in refused] == [severity]
 
 
 def test_a_launch_that_no_release_refuses_is_judged_by_the_newest_that_has_its_options() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from megatron_hcp.judge.engine import check_launch
 from megatron_hcp.judge.report import Report
+from megatron_hcp.launch.fact import Beside
 from megatron_hcp.launch.load import LoadOptions, load_launch
 from megatron_hcp.rules.registry import rules_for
 
@@ -37,10 +38,28 @@ SWIFT = (
 )
 QWEN = "Qwen/Qwen3-8B"
 BRIDGE = "torchrun --nproc_per_node 8 scripts/training/run_recipe.py --recipe llama3_8b_pretrain_config"
+NEMO_RL = """\
+policy:
+  model_name: Qwen/Qwen3-8B
+  train_global_batch_size: 128
+  train_micro_batch_size: 1
+  max_total_sequence_length: 32768
+  make_sequence_length_divisible_by: 8
+  sequence_packing: {enabled: true}
+  dtensor_cfg: {enabled: false}
+  megatron_cfg:
+    enabled: true
+    tensor_model_parallel_size: 2
+    pipeline_model_parallel_size: 1
+    context_parallel_size: 2
+    sequence_parallel: true
+    pipeline_dtype: bfloat16
+cluster: {gpus_per_node: 8, num_nodes: 1}
+"""
 JOB = "#SBATCH --gpus-per-node=8\n#SBATCH --ntasks-per-node=8\n"
 
 
-def judged(folder: Path, text: str, **options: tuple[str, ...]) -> Report:
+def judged(folder: Path, text: str, **options: tuple[str, ...] | Beside) -> Report:
     file = folder / "train.sh"
     file.write_text(f"#!/bin/bash\n{text}\n")
     return check_launch(load_launch(str(file), LoadOptions(**options)), rules_for)  # type: ignore[arg-type]
@@ -73,6 +92,16 @@ def judged(folder: Path, text: str, **options: tuple[str, ...]) -> Report:
         (f"{MLM} --settings-from run.yaml", f"{MLM} --tokenizer-model tokenizer.json"),
         (f"{SLIME} --settings-from run.toml", f"{SLIME} --custom-config-path mine.yaml"),
         (f"{BRIDGE} --config-file run.yaml", BRIDGE),
+        (
+            f"docker run --env-file e nvcr.io/nvidia/nemo:26.04 bash -c '{MLM} --context-parallel-size ${{CP:-2}}'",
+            f"docker run nvcr.io/nvidia/nemo:26.04 bash -c '{MLM} --context-parallel-size ${{CP:-2}}'",
+        ),
+        # Hydra's config groups and the folders of them
+        (
+            f"{VERL.format(model=QWEN)} actor@actor_rollout_ref.actor=mine",
+            f"{VERL.format(model=QWEN)} actor@actor_rollout_ref.actor=megatron_actor",
+        ),
+        (f"{VERL.format(model=QWEN)} hydra.searchpath=[file:///conf]", f"{VERL.format(model=QWEN)} hydra.run.dir=out"),
         # mappings in one word
         (f'{VERL.format(model=QWEN)} "{OVERRIDE}=$TF"', f'{VERL.format(model=QWEN)} "{OVERRIDE}={{num_layers: 36}}"'),
         (
@@ -96,6 +125,38 @@ def test_what_hides_a_setting_is_undecided_and_what_tells_it_is_ok(tmp_path: Pat
     assert judged(tmp_path, telling).verdict == "ok"
 
 
+@pytest.mark.parametrize(
+    "writing",
+    [
+        'sed -i "s/context_parallel_size: .*/context_parallel_size: $CP/" run.yaml',
+        "yq -i '.policy.megatron_cfg.context_parallel_size = 3' run.yaml",
+        'cp "$CONFIG" run.yaml',
+        "cp presets/run.yaml .",
+        "tee run.yaml < preset",
+        "envsubst < preset > run.yaml",
+        "cat > run.yaml <<EOF\npolicy: {}\nEOF",
+    ],
+)
+def test_a_configuration_that_the_script_writes_first_is_not_read_as_it_lies_there(
+    tmp_path: Path, writing: str
+) -> None:
+    (tmp_path / "run.yaml").write_text(NEMO_RL)
+    train = "uv run examples/run_grpo_math.py --config run.yaml"
+    assert judged(tmp_path, train).verdict == "ok"
+    report = judged(tmp_path, f"{writing}\n{train}")
+    assert report.verdict == "undecided"
+    assert any("run.yaml is written by line 2 first" in item.reason for item in report.undecided)
+    for other in ("sed -n p run.yaml", "cp run.yaml out/run.yaml", 'cp run.yaml "$OUT/run.yaml"'):
+        assert judged(tmp_path, f"{other}\n{train}").verdict == "ok"
+
+
+def test_a_script_that_is_written_first_is_read_only_where_the_user_names_it(tmp_path: Path) -> None:
+    (tmp_path / "sizes.sh").write_text("CP=2\n")
+    text = f'sed -i "s/CP=.*/CP=$SIZE/" sizes.sh\nsource sizes.sh\n{MLM} --context-parallel-size $CP'
+    assert judged(tmp_path, text).verdict == "undecided"
+    assert judged(tmp_path, text, beside=Beside(sources=(str(tmp_path / "sizes.sh"),))).verdict == "ok"
+
+
 def test_a_mapping_that_is_not_known_leaves_what_the_launch_writes_itself(tmp_path: Path) -> None:
     launch = judged(tmp_path, f'{VERL.format(model=QWEN)} "{OVERRIDE}=$TF" {OVERRIDE}.num_layers=3').launch
     assert launch.facts["num_layers"].value == 3
@@ -107,7 +168,7 @@ def test_variables_that_env_reads_reach_the_script_that_it_starts_and_the_progra
     assert (
         judged(tmp_path, "env $(cat vars) bash inner.sh")
         .undecided[0]
-        .reason.endswith("line 2 gives to env words that aren't known")
+        .reason.endswith("line 2 gives to a shell variables that aren't known")
     )
     launch = judged(tmp_path, MLM.replace("torchrun", "env $(cat vars) torchrun")).launch
     assert "env.CUDA_DEVICE_MAX_CONNECTIONS" in launch.unknown

@@ -42,6 +42,8 @@ OWN = ("/srv/u/run/train.py", 12, "main", "fit(model, batch)")
         (("t.py", 3, "f", "x = args.cp"), "AttributeError: 'Namespace' object has no attribute 'cp'", ["key `cp`"]),
         (("t.py", 3, "f", "x = cfg['lr']"), "KeyError: 'lr'", ["`cfg`", "key lr", "configuration"]),
         (("t.py", 3, "f", "x = batch['ids']"), "KeyError: 'ids'", ["`batch`", "key ids", "column"]),
+        (("t.py", 3, "f", "x = torch.tensor(doc['ids'])"), "KeyError: 'ids'", ["`doc`", "column"]),
+        (("t.py", 3, "__getitem__", "x = self.config['ids']"), "KeyError: 'ids'", ["configuration"]),
         (("t.py", 3, "f", "x = os.environ['RUN_ID']"), "KeyError: 'RUN_ID'", ["environment variable RUN_ID"]),
         (OWN, "FileNotFoundError: [Errno 2] No such file or directory: 'a/b.txt'", ["a/b.txt", "working directory"]),
         (OWN, "FileNotFoundError: [Errno 2] No such file or directory: '/a/b.txt'", ["ls -ld /a/b.txt"]),

@@ -9,6 +9,7 @@ from typing import Any
 
 from megatron_hcp.judge.start.keys import Spot, spot_of
 from megatron_hcp.launch.dialects.frameworks import COMMAND_LINES
+from megatron_hcp.launch.dialects.table import FACTS
 from megatron_hcp.launch.fact import Launch
 from megatron_hcp.rules.rule import Fix
 from megatron_hcp.validators.expression import Expressions
@@ -122,8 +123,9 @@ def _alternatives(tree: Any, values: dict[str, Any], old: Any) -> Iterator[Any]:
         near = {number + step for number in numbers for step in (-1, 0, 1)}
         near |= {old // number * number for number in numbers if number}
         near |= {-(-old // number) * number for number in numbers if number}
-        near |= {size for number in numbers for size in range(1, min(old, 64)) if number and number % size == 0}
-        yield from sorted((n for n in near if n >= 0 and n != old), key=lambda number: abs(number - old))[:12]
+        near |= {size for number in numbers for size in range(1, min(old, 512)) if number and number % size == 0}
+        nearest = sorted((n for n in near if n >= 0 and n != old), key=lambda number: abs(number - old))[:12]
+        yield from dict.fromkeys((*nearest, *(n for n in numbers if n > old)))
         yield None
     elif isinstance(old, str):
         yield from (text for text in dict.fromkeys(texts) if text != old)
@@ -142,7 +144,8 @@ def _cost(spot: Spot, old: Any, new: Any) -> float:
         cost += 1  # what the launch doesn't write is added to it
     if type(old) is int and type(new) is int:
         return cost + abs(new - old) / max(new, old, 1)
-    return cost + (0.5 if new in (None, False) else 0)
+    # A number that fits, however far, before none: another guard may ask for it.
+    return cost + (1 if new is None and type(old) is int else 0.5 if new in (None, False) else 0)
 
 
 def _fix(launch: Launch, refusal: Refusal, changes: Iterable[tuple[str, Any]]) -> Fix | None:
@@ -164,7 +167,8 @@ def _member_name(value: Any) -> Any:
 def _edit(launch: Launch, spot: Spot, name: str, value: Any) -> tuple[str, Any] | None:
     """(fact or key, value) of one change; None if the launch can't write it."""
     if spot.fact is not None:
-        return spot.fact, value
+        is_number = FACTS[spot.fact].type in ("int", "size") if spot.fact in FACTS else False
+        return None if value is True and is_number else (spot.fact, value)
     if launch.dialect not in COMMAND_LINES:
         return (spot.key, value) if "." in spot.key else None
     from megatron_hcp.launch.facts.known_options import all_options

@@ -48,8 +48,15 @@ def _judged_by(launch: Launch, upstream: ValidatingRepo, speaks: Speaks) -> tupl
     first = {release: _judged(launch, upstream, (release,)) for release in asked}
     if not any(speaks(one) for outcome in first.values() for one in outcome):
         return first[releases[-1]] if releases else ()
-    every = (first.get(release) or _judged(launch, upstream, (release,)) for release in releases)
+    every = (first.get(release) or _judged(launch, upstream, (release,)) for release in _and_main(upstream, releases))
     return tuple(one for outcome in every for one in outcome)
+
+
+def _and_main(upstream: ValidatingRepo, releases: tuple[str, ...]) -> tuple[str, ...]:
+    """The releases, and the main branch where no parser shows that a value is newer than they are, as Megatron-LM's
+    does: what all releases refuse may have come since."""
+    is_shown = upstream.repo in (MEGATRON_LM.repo, MEGATRON_BRIDGE.repo) or releases[-1:] == BRANCHES[:1]
+    return releases if is_shown else (*releases, BRANCHES[0])
 
 
 def newest_first(launch: Launch) -> Iterator[Iterator[Judgement]]:
@@ -57,7 +64,8 @@ def newest_first(launch: Launch) -> Iterator[Iterator[Judgement]]:
     for upstream in _reading(launch):
         stated = _by_the_stated(launch, upstream)
         releases = _in_question(launch, upstream)[::-1] if stated is None else ()
-        yield chain(stated or (), _each(launch, upstream, releases))
+        branch = () if stated is not None else _and_main(upstream, releases[:1])[1:]
+        yield chain(stated or (), _each(launch, upstream, (*releases, *branch)))
 
 
 def _each(launch: Launch, upstream: ValidatingRepo, releases: tuple[str, ...]) -> Iterator[Judgement]:

@@ -117,6 +117,14 @@ def counted(line: bytes) -> int | None:
     return whole(found["number"].decode()) if found else None
 
 
+_OF_ALL = re.compile(rb"(?<![\d/.:-])(\d{1,9})\s{0,3}/\s{0,8}(\d{1,9})(?![\d/:-]|\.\d)")
+
+
+def counted_of(line: bytes) -> tuple[tuple[int, int], ...]:
+    """What a step's line counts, each with of how many: `step 3/30`, the bar of an epoch, both."""
+    return tuple((int(number), int(total)) for number, total in _OF_ALL.findall(line[:LONGEST]))
+
+
 _PLACE = re.compile(
     r"(?i)(?<![a-z])(step|iter|iteration|update|batch|epoch)s?\b(?:\(train\))?[^a-z\n]{0,12}?(\d{1,12}(?:\.\d{1,6})?)"
 )

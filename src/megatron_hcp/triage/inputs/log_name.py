@@ -33,6 +33,8 @@ _RAYS_LOG = re.compile(
 )
 """What Ray writes about itself there."""
 _TORCHRUN_LOG = re.compile(r"attempt_(\d+)/(\d+)/std(?:out|err)\.log$")
+_PADDLES_LOG = re.compile(r"(?:^|/)workerlog\.(\d{1,6})$")
+"""Of paddle.distributed.launch: the local rank."""
 
 
 class Name(NamedTuple):
@@ -77,6 +79,8 @@ def read_name(path: str) -> Name:
     torchrun = _TORCHRUN_LOG.search(path)
     if torchrun:
         return Name(None, whole(torchrun[2]), None, whole(torchrun[1]))
+    if paddles := _PADDLES_LOG.search(path):
+        return Name(None, whole(paddles[1]), None, None)
     name = path.rpartition("/")[2]
     numbered = _FILE_NODE.search(name)
     if numbered:

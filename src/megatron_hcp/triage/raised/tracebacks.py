@@ -75,6 +75,8 @@ def end_of_traceback(start: Hit) -> Raised | None:
         if line.writer != first.writer or (logger and not own):
             continue
         body = line.body[own.end() :] if own else line.body
+        if body.strip() and not body.strip(" \t~^"):
+            continue  # what marks the place in a source line; its indent may be lost
         is_frame, was_source = body.lstrip().startswith('File "'), is_source
         indent = len(body) - len(body.lstrip(" \t"))
         frames = frames or (indent if is_frame else 0)

@@ -55,3 +55,12 @@ def left_early(parts: Sequence[FileEvents]) -> Said | None:
     entry = own[silent.pop()]
     is_well = entry.left is not None and not entry.pending.keys() - {"unknown", "stall"}
     return (entry, entry.left) if entry.left is not None and is_well else None
+
+
+_CLIENTS = ("srun", "sbatch", "salloc")
+
+
+def is_of_client(entry: FileEvents, event: Event) -> bool:
+    """Whether Slurm's client says it of itself and the log ends with words of the same, so that nothing was started."""
+    last = entry.last.line.speaker if entry.last else ""
+    return event.line.speaker in _CLIENTS and event.line.speaker == last and not (entry.steps or entry.runs)

@@ -39,6 +39,17 @@ def place_of(entry: FileEvents, event: Event, job: LoggedJob) -> tuple[int | Non
     return rank, None if node in OF_EACH else node, local
 
 
+_STATED = re.compile(
+    r"(?im)^[^\w\n]{0,8}(?:running on )?(?:node|host(?:name)?|node ?list|slurm_(?:job_)?nodelist|slurmd_nodename)"
+    r"\s{0,4}[:=]\s{0,4}([a-z][a-z0-9.-]{0,62}\d[a-z0-9.-]{0,40})(?=\s|[|,;]|$)"
+)
+
+
+def stated_nodes(start: bytes) -> set[str]:
+    """The nodes that a log's first lines name: `Node: n7 | Job: 12`; a list of several (`n[1-4]`) names none."""
+    return set(_STATED.findall(start.decode("utf-8", "replace")))
+
+
 def are_tasks_ranks(files: Iterable[FileEvents], job: LoggedJob) -> bool:
     """Whether srun started the ranks themselves, and not a launcher of them on each node."""
     if job.start is not None:

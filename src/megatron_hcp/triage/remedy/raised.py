@@ -101,7 +101,8 @@ _OPTION = re.compile(
 _FILE = re.compile(r"(?<![\w./'\"(])['\"(]?(?P<file>(?:/|\./|\w[\w.-]{0,60}/)[\w./-]{1,200}\w)")
 _QUOTED = re.compile(r"(?<!\w)(?:'[\w.-]{2,60}'|`[\w.-]{2,60}`)(?!\w)")
 _MOST_NAMES = 4
-_DATA_KEY = re.compile(r"(?i)batch|sample|row|item|example|data|feature|record|column|entry|line")
+_DATA_KEY = re.compile(r"(?i)batch|sample|row|item|example|data|feature|record|column|entry|line|collate|\bdocs?\b")
+_ASKED_FOR = re.compile(r"(?P<owner>[\w.]{1,60})\[['\"]")
 _FILE_KEY = re.compile(r"(?i)state|ckpt|checkpoint|weight|param_group|tensor")
 _OPTION_KEY = re.compile(r"(?i)conf|cfg|arg|option|kwarg|setting|registry|mapping|param")
 
@@ -139,7 +140,13 @@ _LONGEST_SAID = 200
 
 def _look(code: str, frames: tuple[Frame, ...]) -> str:
     """Where a key that is missing would have to come from, by the name of what was asked for it."""
-    place = f"{code} {frames[0].place}" if frames else code
+    asked = _ASKED_FOR.search(code)
+    place = asked["owner"] if asked else ""
+    if not any(words.search(place) for words in (_FILE_KEY, _OPTION_KEY, _DATA_KEY)):
+        place = f"{frames[0].name} {frames[0].file}" if frames else code
+    if any(words.search(place) for words in (_FILE_KEY, _OPTION_KEY, _DATA_KEY)):
+        code = ""
+    place = f"{place} {code}"
     if _FILE_KEY.search(place):
         return "the checkpoint or its state does not hold it: is it of this model, framework and release?"
     if _OPTION_KEY.search(place):

@@ -32,8 +32,9 @@ EFFECTS: tuple[Signature, ...] = (
     ),
     effect(
         "jax-peer",
-        r"(?P<task>/job:[\w.-]{1,80}/task:\d{1,6})? heartbeat timeout\. This indicates that the remote task|"
-        r"JAX distributed service detected fatal errors|tried to connect with a different incarnation",
+        r"(?P<task>/job:[\w.-]{1,80}(?:/replica:\d{1,6})?/task:\d{1,6})? heartbeat timeout\. "
+        r"This indicates that the remote task|JAX distributed service detected fatal errors|"
+        r"tried to connect with a different incarnation",
         "JAX's coordination service lost another task {task}",
         "read that task's own log before this time",
         tokens=(b"JAX distributed service", b"heartbeat timeout. This", b"different incarnation"),

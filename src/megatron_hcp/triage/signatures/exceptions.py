@@ -68,6 +68,18 @@ UNKNOWN = Signature(
 )
 """Stands for any line that says error and that no row knows; it is no row of the table."""
 
+CLIENT = Signature(
+    "slurm-client",
+    "",
+    "general",
+    "same",
+    (),
+    r"^(?P<text>.+)$",
+    "Slurm's client did not start the job: {text}",
+    ("does sinfo answer on this host? munge, slurm.conf and the controller's address must be the cluster's",),
+)
+"""Stands for what srun or sbatch says at the end of a log in which no program wrote; it is no row of the table."""
+
 LAST_WORDS = Signature(
     "last-words",
     "",
@@ -91,6 +103,18 @@ LEFT_EARLY = Signature(
     ("do all ranks take the same number of steps (uneven data, an early stop that one rank alone decides on)?",),
 )
 """Stands for the last line of a rank's own log; it is no row of the table."""
+
+UNEVEN = Signature(
+    "steps-differ",
+    "",
+    "cause",
+    "same",
+    (),
+    r"^(?P<text>.+)$",
+    "the logs count to different numbers of steps ({text}): ranks that are done wait for no others",
+    ("start all nodes with the same options, configuration and code",),
+)
+"""Stands for the last step of a log that counts to fewer than another's; it is no row of the table."""
 
 _QUIET = (
     "the others say that they {}, this rank alone says nothing of it, so the fault is its; the last line of its log: "

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
+from megatron_hcp.triage.line import Line
+from megatron_hcp.triage.raised.frames import last_frame_below
+from megatron_hcp.triage.scan import Hit
 from megatron_hcp.triage.signatures.row import ERROR, Signature, effect, fault, report
 
 _WORKER_LOG = "read the worker's own lines, under the same pid; Ray keeps them in session_latest/logs/worker-*"
@@ -166,3 +171,17 @@ RAY: tuple[Signature, ...] = (
         role="echo",
     ),
 )
+
+_WORKERS = ("ray-worker-died", "ray-worker-exit", "ray-memory")
+_OF_WORKER = re.compile(r"^\W{0,8}(pid|ip): (\S{1,60})$", re.M)
+
+
+def said_around(signature: str, hit: Hit, line: Line) -> dict[str, str]:
+    """Of a row of this table, what the lines around a match say: where another process raised it; the node and the
+    process id of a worker that died, from the list of its properties that Ray prints above."""
+    if signature == WRAPPER:
+        return {"at": last_frame_below(hit, line)}
+    if signature not in _WORKERS:
+        return {}
+    said = dict(_OF_WORKER.findall(hit.before()[-1000:]))
+    return {name: said[key] for name, key in (("host", "ip"), ("victim", "pid")) if key in said}

@@ -26,5 +26,5 @@ def read_command(
     base = configuration(named[-1] if named else default_config(command.script), files.beside)
     files.count_as_used(base.files)
     settings, _ = settings_of_overrides([w for w in overrides.words if not w.text.startswith("-")], base.settings)
-    reading = nemo_rl_reading(target, "shell", settings, unseen=base.missing)
+    reading = nemo_rl_reading(target, "shell", settings, unseen=base.missing or files.written(base.files))
     return CommandReading(reading, {**facts.unknown, **overrides.unknown}, overrides.unseen)

@@ -25,6 +25,18 @@ _FLAGS = {
 _OWN_CONFIGS = ("ppo", "sft", "dapo", "prime", "spin", "sppo", "async", "policy")
 """verl's own configurations are named for what they train, and `trainer`; their defaults are known."""
 
+_GROUPS = ("actor", "ref", "critic", "engine", "model_engine")
+ENGINES = ("fsdp", "megatron", "mlite", "torchtitan", "veomni", "automodel", "mindspeed")
+"""What verl's own files of these config groups are named for (0.5.0 to main of August 2026)."""
+_BACKENDS = {"dp": "fsdp"}
+"""verl's `model_engine` choices whose strategy has a different name."""
+
+
+def backend(name: str) -> str:
+    """The strategy that a file of a config group is for: `megatron_actor` is megatron's."""
+    name = name.removesuffix("_actor").removesuffix("_ref").removesuffix("_critic")
+    return _BACKENDS.get(name, name)
+
 
 def config_names(words: Sequence[Word]) -> list[Setting]:
     """`--config-name=NAME`, `--config-path`, `--config-dir` as settings."""
@@ -53,6 +65,10 @@ def out_of_sight(by_key: Mapping[str, Setting]) -> str | None:
             return f"{key} names a folder whose configurations are not read"
         if key == "--config-name" and not _is_own_config(str(setting.value)):
             return f"the configuration {str(setting.value)[:60]} is not read"
-        if key == "experiment":
-            return f"the experiment {str(setting.value)[:60]} is not read"
+        if key == "hydra.searchpath":
+            return f"{key} names folders whose configurations are not read"
+        group = key.partition("@")[0]
+        is_other = group in _GROUPS and isinstance(setting.value, str) and backend(setting.value) not in ENGINES
+        if group == "experiment" or is_other:
+            return f"the {group} {str(setting.value)[:60]} is not read"
     return None

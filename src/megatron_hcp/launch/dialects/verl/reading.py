@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from megatron_hcp.launch.dialects.verl.config_names import out_of_sight
+from megatron_hcp.launch.dialects.verl.config_names import ENGINES, backend, out_of_sight
 from megatron_hcp.launch.dialects.verl.keys import default, index
 from megatron_hcp.launch.fact import Acceptance, Elsewhere, Fact, Form, Reading, Setting, has_references
 from megatron_hcp.launch.facts.spec import UNKNOWN
@@ -14,9 +14,6 @@ if TYPE_CHECKING:
     from megatron_hcp.launch.forms.yaml.settings import YamlDoc
 
 ACTOR, REF, CRITIC, ENGINE = "actor_rollout_ref.actor", "actor_rollout_ref.ref", "critic", "engine"
-
-_BACKENDS = {"dp": "fsdp"}
-"""verl's `model_engine` choices whose strategy has a different name."""
 
 _INHERITED = frozenset(
     (
@@ -84,7 +81,7 @@ def verl_reading(
     role = role or _role(by_key.keys() | unknown.keys())
     strategy = _strategy(by_key, role, unknown)
     unseen = out_of_sight(by_key)
-    if unseen is not None and strategy.origin == "default":
+    if unseen is not None and (strategy.origin == "default" or strategy.value not in ENGINES):
         strategy = Fact("megatron", "derived")  # nothing says so, but something that can't be read may
     facts: dict[str, Fact] = {"strategy": strategy}
     if role != ENGINE:
@@ -164,7 +161,7 @@ def _strategy(by_key: dict[str, Setting], role: str, unknown: Collection[str] = 
         setting = by_key.get(key)
         if setting is None or not isinstance(setting.value, str):
             continue
-        name = _backend(setting.value)
+        name = backend(setting.value)
         if key == "--config-name":
             name = "megatron" if "megatron" in name else ""
         if name:
@@ -185,11 +182,6 @@ _GROUPS = {
     ENGINE: ("engine@engine", "engine"),
 }
 """Hydra's config group of a role's section: `engine=megatron` chooses the file that fills it."""
-
-
-def _backend(name: str) -> str:
-    name = name.removesuffix("_actor").removesuffix("_ref").removesuffix("_critic")
-    return _BACKENDS.get(name, name)
 
 
 def _unknown_by_model(role: str, by_key: dict[str, Setting]) -> dict[str, str]:

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from megatron_hcp.bash.value import Field, Hole, Item, Items, Lit, Maybe, Span, Unseen, Value
 from megatron_hcp.launch.fact import ELASTIC_STARTS
-from megatron_hcp.launch.forms.script.containers import wrapper_options
+from megatron_hcp.launch.forms.script.containers import in_wrapper
 from megatron_hcp.launch.forms.script.options import mpi_options, slurm_options, torchrun_options
 from megatron_hcp.launch.forms.script.ray import with_runtime_env
 from megatron_hcp.launch.forms.script.slurm import sbatch
@@ -85,7 +85,7 @@ def take_apart(items: Items, context: StartContext, span: Span) -> Started | Han
             if later is None:
                 last = items[-1]
                 return Handed(context, last.parts) if is_remote and isinstance(last, Field) and len(items) > 2 else None
-            context = context.with_options(*wrapper_options(name, items[place + 1 : later]), None)
+            context = in_wrapper(context, name, items[place + 1 : later])
             if name in ("mpirun", "mpiexec"):
                 options = mpi_options(items, place + 1, later)
                 context = context.with_options("mpirun", options.found, options.unseen)

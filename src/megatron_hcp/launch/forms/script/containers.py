@@ -6,6 +6,7 @@ import re
 
 from megatron_hcp.bash.value import Field, Hole, Item, Items, joined
 from megatron_hcp.launch.forms.script.options import Option
+from megatron_hcp.launch.forms.script.started import StartContext
 
 _CONTAINERS = ("docker", "podman", "nerdctl", "singularity", "apptainer")
 _IMAGE = re.compile(r"([a-z-]+://)?[a-z0-9][\w.-]*([/#][\w.-]+)+:[\w.-]+(@sha256:\w+)?|\S+\.sif")
@@ -18,14 +19,18 @@ _TAKE_A_VALUE = frozenset(
 """Options of `singularity exec` of which the next word is the value."""
 
 
-def wrapper_options(name: str, words: Items) -> tuple[str, tuple[Option, ...]]:
-    """(program, options) of a command that starts another one: the image of a container, or how uv runs it.
+def in_wrapper(context: StartContext, name: str, words: Items) -> StartContext:
+    """The context in a command that starts another one: the image of a container and its file of variables, or how uv
+    runs it.
 
     `words` come before what it starts.
     """
     if name == "uv" and words:
-        return "uv", (Option("run", joined(words), words[0].span, "uv"),)
-    return "docker", _image(name, words)
+        return context.with_options("uv", (Option("run", joined(words), words[0].span, "uv"),), None)
+    files = (item.prefix for item in words if isinstance(item, Field) and item.prefix.startswith("--env-file"))
+    if name in _CONTAINERS and any(files):
+        context = context.with_options("env", (), "the file that --env-file names is not read")
+    return context.with_options("docker", _image(name, words), None)
 
 
 def _image(name: str, words: Items) -> tuple[Option, ...]:

@@ -17,8 +17,8 @@ the current folder if the script is named from there (`ground/below.py`), and wh
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
-from posixpath import normpath
+from collections.abc import Iterable, Iterator, Mapping
+from posixpath import basename, normpath
 
 from megatron_hcp.bash.parser.script import parse
 from megatron_hcp.bash.paths import below
@@ -46,6 +46,8 @@ class Files:
         """By displayed name."""
         self.elsewhere: dict[str, str] = {}
         """By the path as it is written: the place, from the script's folder, where a file was found after a `cd`."""
+        self.changed: Mapping[str, str] = {}
+        """Files that the script writes to, as it names them: the line."""
         self._refused: dict[str, str] = {}
         self.unused = list(beside.sources)
         self._left = MAX_CHARACTERS
@@ -110,12 +112,23 @@ class Files:
         for place in places:
             self.unused = [source for source in self.unused if not _holds(source, place)]
 
+    def written(self, places: Iterable[str]) -> str | None:
+        """Why a file that was found is not what will be read: the script writes to it first. None if it doesn't."""
+        for name, line in self.changed.items():
+            for place in places:
+                is_given = any(_holds(source, place) for source in self.beside.sources)
+                if f"/{normpath(place)}".endswith(f"/{name}") and not is_given:
+                    return f"{basename(name)} is written by line {line} first"
+        return None
+
     def _given(self, source: str, place: str) -> Script | str:
         self.unused = [other for other in self.unused if other != source]
         return self._script(place)
 
     def _script(self, place: str) -> Script | str:
         name = normpath(place)
+        if changed := self.written([place]):
+            return f"{changed}; {_DO}"
         if name in self.read:
             return self.read[name]
         if name not in self._refused:

@@ -70,7 +70,7 @@ class Followed:
         """The command before, and what it starts."""
         arguments = None if beside.arguments is None else _words(beside.arguments)
         self.walker = Walker(self.script, STATEMENTS, self._command, self._variable, self._sourced, arguments)
-        self.walker.told = dict(beside.variables)
+        self.walker.told, self.files.changed = dict(beside.variables), self.walker.changed
         self.walker.submitting = ("sbatch",)
         self.walker.is_copied = b"#SBATCH" in text.data  # sbatch runs a copy
         self._read_header(self.script.text)
@@ -202,7 +202,7 @@ class Followed:
             walker.other_shells -= 1
         if "env" in handed.context.hidden:
             place = [part.span for part in handed.path or handed.text or ()]
-            walker.takes_in("words that aren't known", "gives to env", place[0] if place else walker.here)
+            walker.takes_in("variables that aren't known", "gives to a shell", place[0] if place else walker.here)
         try:
             value = handed.text if handed.text is not None or handed.path is not None else walker.stdin
             if handed.path is not None and _is_ray_sub(handed.path):
