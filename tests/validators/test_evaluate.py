@@ -223,3 +223,35 @@ def test_a_function_that_stops_where_upstream_may_not_come_is_run_again_where_it
     start = unit("start", "if ...\n args.count = refusing(3)\nargs.tp = refusing(3)")
     found, _ = run(start, refusing, **HIDDEN)
     assert [one.guard.function for one in found.refusals] == ["refusing"]
+
+
+CONFIG = unit("Config", "n = 1\nm = 2", (), "class")
+
+
+def test_an_argument_that_a_dataclass_lacks_is_refused_by_the_function_that_gives_it() -> None:
+    found, _ = run(unit("validate", "config = Config(n=args.count, other=1)"), CONFIG, **HIDDEN)
+    (refusal,) = found.refusals
+    assert (refusal.guard.function, refusal.guard.condition) == ("validate", "hasattr(Config, 'other')")
+    assert refusal.guard.message == "Config.__init__() got an unexpected keyword argument 'other'"
+
+
+@pytest.mark.parametrize("head", [("...",), ("Base",)])
+def test_an_argument_may_be_a_field_of_a_base(head: tuple[str, ...]) -> None:
+    base = unit("Base", "other = 3", (), "class")
+    found, _ = run(unit("validate", "config = Config(other=1)"), CONFIG._replace(head=head), base, **HIDDEN)
+    assert found.refusals == []
+
+
+SECTION = unit("Config", "must = REQUIRED\nmay = 2", (), "class")
+
+
+@pytest.mark.parametrize(("given", "refused"), [({"must": 1}, []), ({"may": 1}, ["'must' in config"])])
+def test_a_section_without_a_field_that_pydantic_requires_is_refused(given: dict[str, int], refused: list[str]) -> None:
+    section = Thing(given)
+    found, _ = run(
+        unit("validate", "config = model_validate(Config, args.section)\nargs.may = config.may"),
+        SECTION,
+        section=section,
+    )
+    assert [one.guard.condition for one in found.refusals] == refused
+    assert "may" in section.fields

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from megatron_hcp.launch.build import build_launch
-from megatron_hcp.launch.fact import Launch
+from megatron_hcp.launch.fact import Fact, Launch
 from megatron_hcp.launch.options import parse_assumptions
 from megatron_hcp.launch.readers.target import read_target
 from megatron_hcp.validators.outcome import Judgement
@@ -148,3 +148,24 @@ def test_gradients_are_enabled_where_a_launch_trains_and_unknown_else() -> None:
         assert "trains()" in refusal.guard.condition
     found = judged(words)
     assert found.refusals == () and [one.unknown for one in found.open] == [("train_iters",)]
+
+
+def test_an_argument_that_a_branch_gives_to_a_config_that_lacks_it_is_refused() -> None:
+    (refusal,) = judged("--init-method-xavier-uniform", "dev").refusals
+    assert refusal.guard.condition == "hasattr(TransformerConfig, 'scaled_init_method')"
+
+
+@pytest.mark.parametrize(
+    ("script", "release", "spec", "refused"),
+    [
+        ("pretrain_hybrid.py", "0.19.0", "", ["hybrid_builder"]),
+        ("pretrain_hybrid.py", "0.19.0", "--spec a b", []),
+        ("pretrain_mamba.py", "0.16.1", "", ["mamba_builder"]),
+        ("pretrain_gpt.py", "0.19.0", "", []),
+    ],
+)
+def test_the_script_says_who_builds_the_model(script: str, release: str, spec: str, refused: list[str]) -> None:
+    launch = launch_of(f"{PLAIN} {spec}", *STATED)
+    launch = launch._replace(facts={**launch.facts, "script": Fact(script, "assumed")})
+    found = judge_start(launch, release)
+    assert found is not None and [one.guard.function for one in found.refusals] == refused

@@ -7,11 +7,13 @@ from math import prod
 from typing import Any, Protocol
 
 from megatron_hcp.validators.operations import MOST_ITEMS, iterable
+from megatron_hcp.validators.program import REQUIRED
 from megatron_hcp.validators.values import ABSENT, NOT_READ, STUMBLES, NotKnown, Symbol, Thing, merged, truth
 
 _TYPES: Mapping[str, Any] = {
     "list": list, "tuple": tuple, "int": int, "float": float, "str": str, "bool": bool, "set": frozenset, "dict": Thing,
 }  # fmt: skip
+_MISSING = Symbol(REQUIRED)
 _METHODS: Mapping[type, frozenset[str]] = {
     str: frozenset(("lower", "upper", "split", "strip", "lstrip", "rstrip", "startswith", "endswith", "count",
                     "replace", "join", "isdigit", "find", "removeprefix", "removesuffix")),
@@ -33,6 +35,8 @@ class Evaluator(Protocol):
     def method_of(self, kind: str, name: str) -> str | None: ...
 
     def kinds_of(self, kind: str) -> frozenset[str] | None: ...
+
+    def refuse(self, condition: str, message: str, values: tuple[tuple[str, object], ...]) -> None: ...
 
 
 def _getattr(evaluator: Evaluator, given: list[Any]) -> Any:
@@ -96,9 +100,24 @@ def _with_defaults(evaluator: Evaluator, given: list[Any]) -> Any:
     section, kind = given
     if isinstance(section, Thing) and section.is_closed:
         for name, value in evaluator.made(str(kind), {}, None).fields.items():
-            if name not in section.fields and value is not NOT_READ:
+            if name not in section.fields and value is not NOT_READ and value != _MISSING:
                 evaluator.change(section, name, value)
     return None
+
+
+def _model_validate(evaluator: Evaluator, given: list[Any]) -> Any:
+    """A section of settings as a class of pydantic's takes it: with its defaults, and refused without a field that
+    has none."""
+    kind, section = given
+    if isinstance(section, Thing) and section.is_closed:
+        where, fields = section.key or "config", evaluator.made(str(kind), {}, None).fields
+        own = {name: section.fields[name] for name in fields if name in section.fields}
+        values = tuple((f"{where}.{name}", value) for name, value in own.items() if isinstance(value, (str, int)))
+        for name, value in fields.items():
+            if value == _MISSING and name not in own:
+                evaluator.refuse(f"{name!r} in {where}", f"{kind}: {name}: Field required", values)
+        _with_defaults(evaluator, [section, kind])
+    return section
 
 
 def _instantiate(evaluator: Evaluator, given: list[Any]) -> Any:
@@ -179,6 +198,7 @@ BUILTIN: Mapping[str, Callable[[Evaluator, list[Any]], Any]] = {
     "copy_fields": _copy_fields,
     "instantiate": _instantiate,
     "with_defaults": _with_defaults,
+    "model_validate": _model_validate,
     "exists": lambda _, given: STUMBLES if given[0] is None else NOT_READ,
     "any": lambda _, given: _any(given, True),
     "all": lambda _, given: _any(given, False),

@@ -62,6 +62,7 @@ class Evaluation(Objects):
         if unit is None or len(self._calls) >= _DEEPEST:
             return NOT_READ
         if unit.kind == "class":
+            self._refuse_unknown(unit, named)
             return self._construct(unit, given, named)
         if not (is_plain(given) and is_plain(named.values())):
             return self._run(unit, given, named)
@@ -237,6 +238,23 @@ class Evaluation(Objects):
             guard, sections = self._guard(line), tuple(sections_in(self.frame))
             self.refusals.append(Refusal(guard, values_in(guard.condition, self, self._calls[-1]), sections))
         return False
+
+    def refuse(self, condition: str, message: str, values: tuple[tuple[str, object], ...]) -> None:
+        """Takes down what a library would raise in the function that runs; `values` are settings that lead to it."""
+        line = f"check {condition}\t{message}"
+        self._traces += 1
+        if self.maybe:
+            self._is_open(line, self.maybe)
+        else:
+            self.refusals.append(Refusal(self._guard(line), values))
+
+    def _refuse_unknown(self, unit: Unit, named: dict[str, Any]) -> None:
+        """Refuses an argument that a dataclass lacks, where all its fields are known."""
+        unknown = named.keys() - self.defaults_of(unit.name).keys()
+        if unknown and self.method_of(unit.name, "__init__") is None and not self.has_unread_base(unit):
+            name = min(unknown)
+            said = f"{unit.name}.__init__() got an unexpected keyword argument {name!r}"
+            self.refuse(f"hasattr({unit.name}, {name!r})", said, ((f"config.{name}", named[name]),))
 
     def _is_open(self, line: str, unknown: list[NotKnown]) -> None:
         self._traces += 1

@@ -140,6 +140,7 @@ NEMO_RL = UpstreamRoots(
             (f"{name}.__init__", tuple(f"nemo_rl/models/policy/{folder}{file}" for folder in ("workers/", "")))
             for name, file in _DTENSOR_WORKERS.items()
         ),
+        ("setup_model_and_optimizer", ("nemo_rl/models/megatron/setup.py",)),
         ("GRPOConfig", ("nemo_rl/algorithms/grpo.py",)),
         ("ClippedPGLossConfig", ("nemo_rl/algorithms/loss/loss_functions.py", "nemo_rl/algorithms/loss_functions.py")),
     ),
@@ -161,6 +162,7 @@ NEMO_RL = UpstreamRoots(
             "do Policy.__init__({}, ..., config.policy)",
             "if config.policy.get('megatron_cfg', {}).get('enabled', False)",
             " do validate_and_set_config(config.policy)",
+            " do setup_model_and_optimizer_(config.policy, ...)",
             "else",
             " if config.policy.dtensor_cfg.get('_v2', False)",
             "  runtime_config = validate_and_prepare_config(config.policy, ...)",

@@ -85,6 +85,11 @@ class Objects(Assignments):
         bases = unit.head if unit is not None and unit.kind == "class" else ()
         return next(filter(None, (self.method_of(base, name) for base in bases)), None)
 
+    def has_unread_base(self, unit: Unit) -> bool:
+        """Whether a class has fields from one that was not read."""
+        bases = map(self._unit, unit.head)
+        return any(base is None or self.has_unread_base(base) for base in bases)
+
     def kinds_of(self, kind: str) -> frozenset[str] | None:
         unit = self._unit(kind)
         if unit is None or unit.kind != "class":

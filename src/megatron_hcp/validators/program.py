@@ -30,6 +30,12 @@ from megatron_hcp.ground.record import NamedTuple
 _FIELD = re.compile(r"\b(?:args|self)\.(\w+)")
 
 
+REQUIRED = "REQUIRED"
+"""The default of a field of pydantic's that has none."""
+UNREAD_BASE = "..."
+"""A base of a class whose fields are not known."""
+
+
 class Unit(NamedTuple):
     """A function or a class of upstream's. `head` has its parameters with defaults, or its bases; `path` its file."""
 

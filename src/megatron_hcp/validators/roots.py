@@ -21,6 +21,8 @@ class UpstreamRoots(NamedTuple):
     """(file, function, the name that it makes): of these functions the block is read that makes it, `FUNCTION.NAME`."""
     constructors: tuple[tuple[str, str], ...] = ()
     """(file, class): of their `__init__` the guards are read that depend on `config` and `ddp_config` alone."""
+    builders: tuple[tuple[str, str], ...] = ()
+    """(file, function): of these the guards are read that depend on `args` and `config` alone."""
     options: tuple[str, str] | None = None
     """(file, function) that adds the options of its parser; None if a container of configs has the settings."""
     more_options: tuple[tuple[str, str], ...] = ()
@@ -116,6 +118,7 @@ MEGATRON_LM = UpstreamRoots(
         ("megatron/training/training.py", "get_model", "ddp_config"),
     ),
     constructors=_CONSTRUCTORS,
+    builders=(("hybrid_builders.py", "hybrid_builder"), ("mamba_builders.py", "mamba_builder")),
     options=("megatron/training/arguments.py", "add_megatron_arguments"),
     start=Unit(
         "start",
@@ -132,6 +135,9 @@ MEGATRON_LM = UpstreamRoots(
             # BERT's builder takes the word for megatron-core's own layers; GPT's can't import it, T5's reads no spec.
             "if args.spec == ['local'] and args.decoder_seq_length is None",
             " do layers(config, 'local')",
+            "if script() in ('pretrain_hybrid.py', 'pretrain_mamba.py')",
+            " do hybrid_builder(args, config)",
+            " do mamba_builder(args, config)",
             "if args.skip_train",
             " return",
             "do get_megatron_optimizer_config.config(args)",

@@ -202,3 +202,56 @@ def test_a_guard_in_an_inner_function_that_reads_the_outer_ones_parameter_is_fol
     assert "do validate.own(args, 2)" in found["validate"].lines
     assert found["validate.own"].head == ("args", "limit")
     assert not any(line.startswith("check") for unit in found.values() for line in unit.lines)
+
+
+RELEASED = """
+    from packaging import version
+    import megatron.core
+    new = version.parse(megatron.core.__version__) >= version.parse("0.16.0rc0")
+    def validate(args):
+        assert new, "old"
+"""
+
+
+def test_a_constant_of_a_file_that_compares_a_release_is_asked_of_the_launch() -> None:
+    assert units_of(RELEASED)["validate"].lines[0].startswith("check at_least('mcore', '0.16.0rc0')\told")
+
+
+OPTIONAL = """
+    try:
+        from pkg.utils import {name}
+        HAS = True
+    except ImportError:
+        HAS = False
+    def validate(args):
+        assert HAS and args.n
+"""
+
+
+@pytest.mark.parametrize(("name", "has"), [("helper", True), ("Gone", False)])
+def test_an_import_that_may_fail_is_looked_up_in_the_tree(name: str, has: bool) -> None:
+    assert units_of(OPTIONAL.format(name=name))["validate"].lines[0].startswith(f"check {has} and args.n")
+
+
+def test_an_import_from_outside_that_may_fail_is_not_known() -> None:
+    outside = OPTIONAL.format(name="x").replace("pkg.utils", "apex")
+    assert units_of(outside)["validate"].lines[0].startswith("check ... and args.n")
+
+
+def test_a_field_of_pydantics_without_a_default_is_required_and_an_unread_base_is_marked() -> None:
+    body = """
+        from pydantic import BaseModel
+        from elsewhere import Base
+        class Config(BaseModel):
+            must: dict
+            may: int = 3
+        class Other(Base):
+            n: int = 1
+        def validate(args):
+            Config.model_validate(args.section).model_dump()
+            return Other(n=1)
+    """
+    units = units_of(body)
+    assert units["Config"].lines == ("must = REQUIRED", "may = 3") and units["Config"].head == ()
+    assert units["Other"].head == ("...",)
+    assert units["validate"].lines[0] == "do model_validate(Config, args.section)"

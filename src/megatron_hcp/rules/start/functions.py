@@ -138,6 +138,7 @@ _BY_HELPER = {
     FSDP_ADAPTER.path: "START007",
     EXTENSION_TE.path: "START034",
     CORE_DOT_PRODUCT_ATTENTION.path: "START034",
+    **dict.fromkeys(("hybrid_builders.py", "mamba_builders.py"), "START034"),
     **dict.fromkeys((f"{_MOE}/experts.py", f"{_MOE}/shared_experts.py", f"{_MOE}/token_dispatcher.py"), "START034"),
 }
 """The rule of the function that calls what stands in a file of helpers."""

@@ -131,6 +131,9 @@ def outside_of(launch: Launch) -> Any:
             return True if _states_steps(launch) else NotKnown(("train_iters",))
         if name == "type_of_model":
             return _type_of_model(facts)
+        if name == "script":
+            script = facts.get("script")
+            return "" if script is None else str(script.value).rpartition("/")[2]
         if name == "installed":
             return NotKnown((f"package.{given[0]}",))
         if name in ("at_least", "version"):

@@ -91,6 +91,8 @@ def units_of(text_of: TextOf, upstream: UpstreamRoots) -> dict[str, Unit]:
         reader.read_block(path, function, name)
     for path, name in upstream.constructors:
         reader.read_constructor(path, name, ("config", "ddp_config"))
+    for path, name in upstream.builders:
+        reader.read_builder(path, name, ("args", "config"))
     named = [name for path, decorator in upstream.decorated for name in reader.read_decorated(path, decorator)]
     settings = settings_in(text_of(upstream.settings) or "") if upstream.settings else []
     made = reader.read_classes(targets_in(settings, upstream.sections))

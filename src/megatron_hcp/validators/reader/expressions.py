@@ -20,6 +20,9 @@ _VERSIONS = {
     "is_causal_conv1d_min_version": "causal_conv1d", "is_transformers_min_version": "transformers",
 }  # fmt: skip
 _VERSION_OF = {"get_te_version": "te", "get_torch_version": "torch", "get_fa_version": "flash_attn"}
+_MODULES = {"megatron.core": "mcore", "transformer_engine": "te", "torch": "torch", "transformers": "transformers"}
+_LEAST_VERSION = re.compile(r"[\w.]+\(([\w.]+)\.__version__\) >= [\w.]+\('([\w.]+)'\)")
+"""A release that is compared as it stands: `version.parse(megatron.core.__version__) >= version.parse('0.16.0rc0')`."""
 _INSTANTIATES = ("omega_conf_to_dataclass", "instantiate")
 """What makes an object of the class that a section's `_target_` names."""
 _ANSWERED = {
@@ -194,6 +197,8 @@ class Translator(ast.NodeTransformer):
         if len(node.ops) == 1 and ast.unparse(node.comparators[0]) == "os.environ":
             unset = ast.IsNot() if isinstance(node.ops[0], ast.In) else ast.Is()
             return ast.Compare(ast.Call(ast.Name("env"), [node.left], []), [unset], [ast.Constant(None)])
+        if (least := _LEAST_VERSION.fullmatch(ast.unparse(node))) is not None and least[1] in _MODULES:
+            return ast.Call(ast.Name("at_least"), [ast.Constant(_MODULES[least[1]]), ast.Constant(least[2])], [])
         return self.generic_visit(node)
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
@@ -213,6 +218,13 @@ class Translator(ast.NodeTransformer):
             return ast.Call(ast.Name("version"), [ast.Constant(_VERSION_OF[last])], [])
         if last in _INSTANTIATES and len(node.args) == 1:
             return ast.Call(ast.Name("instantiate"), [self.visit(node.args[0])], [])
+        if last == "model_dump" and isinstance(node.func, ast.Attribute) and "model_validate(" in name:
+            return self.visit(node.func.value)  # type: ignore[no-any-return]
+        if last == "model_validate" and isinstance(node.func, ast.Attribute) and len(node.args) == 1:
+            found = self.meaning(node.func.value)
+            if found is not None and isinstance(found.node, ast.ClassDef) and found.node.name not in NOT_FOLLOWED:
+                kind, section = self._reference(found), self.visit(node.args[0])
+                return ast.Call(ast.Name("model_validate"), [kind, section], [])
         if last in ("PkgVersion", "Version"):
             return ast.Call(ast.Name("release"), [self.visit(one) for one in node.args], [])
         if last == "get_device_capability":

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from megatron_hcp.validators.program import Unit
 from megatron_hcp.validators.reader.left_out import NOT_FOLLOWED
 from megatron_hcp.validators.reader.prune import only_about
+from megatron_hcp.validators.reader.sources import Defined
 from megatron_hcp.validators.reader.statements import Body, Reader
 from megatron_hcp.validators.reader.syntax import begins, blocks_of, makes, names_a_field, nodes_in
 
@@ -92,13 +93,20 @@ class PartReader(Reader):
         found = self.sources.find(path, name)
         if found is None or not isinstance(found.node, ast.ClassDef):
             return False
-        waiting, places = self._waiting[:], self._places.copy()
-        translator = self.translator_of(found, found.node)
-        method = translator.method(found, "__init__")
-        if method is None:
+        method = self.translator_of(found, found.node).method(found, "__init__")
+        return method is not None and self._guards(f"{name}.__init__", found, method[1].body, given)
+
+    def read_builder(self, path: str, name: str, given: tuple[str, ...]) -> bool:
+        """Makes a unit of the guards in a function of a file that depend on some of its arguments alone."""
+        found = self.sources.find(path, name)
+        if found is None or found.path != path or not isinstance(found.node, ast.FunctionDef):
             return False
-        lines = [_OWN.sub(r"\1", line) for line in Body(translator).block(method[1].body, 0)]
+        return self._guards(name, found, found.node.body, given)
+
+    def _guards(self, name: str, found: Defined, body: list[ast.stmt], given: tuple[str, ...]) -> bool:
+        assert isinstance(found.node, (ast.FunctionDef, ast.ClassDef))
+        waiting, places = self._waiting[:], self._places.copy()
+        lines = [_OWN.sub(r"\1", line) for line in Body(self.translator_of(found, found.node)).block(body, 0)]
         self._waiting, self._places = waiting, places
-        wanted = f"{name}.__init__"
-        self.units[wanted] = Unit(wanted, "def", given, found.path, only_about(lines, given))
+        self.units[name] = Unit(name, "def", given, found.path, only_about(lines, given))
         return True

@@ -13,7 +13,7 @@ _TEXT = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"")
 _NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
 _WORD = re.compile(r"\w+")
 _TARGETS = re.compile(r"[A-Za-z_]\w*(, [A-Za-z_]\w*)*\Z")
-CHANGES = (".pop(", "setattr(", "copy_fields(", "instantiate(", "with_defaults(")
+CHANGES = (".pop(", "setattr(", "copy_fields(", "instantiate(", "with_defaults(", "model_validate(")
 
 
 def pruned(units: Mapping[str, Unit], starts: Iterable[str], made: Iterable[str] = ()) -> dict[str, Unit]:

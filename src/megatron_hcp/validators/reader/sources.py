@@ -101,6 +101,9 @@ class Sources:
             for target in line.targets if isinstance(line, ast.Assign) else [line.target]:
                 if isinstance(target, ast.Name):
                     names[target.id] = line.value if certain and target.id not in names else None
+        elif isinstance(line, ast.Try) and (works := self._imports(line.body)) is not None:
+            for inner in line.body if works else (part for one in line.handlers for part in one.body):
+                self._bind(names, inner, certain)
         elif isinstance(line, (ast.Try, ast.If)):
             for inner in (
                 *line.body,
@@ -108,6 +111,23 @@ class Sources:
                 *(part for one in getattr(line, "handlers", ()) for part in one.body),
             ):
                 self._bind(names, inner, certain=False)
+
+    def _imports(self, lines: list[ast.stmt]) -> bool | None:
+        """Whether the imports at the head of a `try` find their names in this tree; None if others are asked for, or
+        something else may fail."""
+        if not lines or not isinstance(lines[0], ast.ImportFrom) or lines[0].level or not lines[0].module:
+            return None
+        if not all(isinstance(line, ast.Assign) and _is_plain(line.value) for line in lines[1:]):
+            return None
+        file = self.module(lines[0].module)
+        if file is None:
+            return None
+        return all(alias.name in self._top(file) for alias in lines[0].names)
+
+
+def _is_plain(tree: ast.expr) -> bool:
+    """Whether an expression has names and constants alone."""
+    return all(isinstance(part, (ast.Name, ast.Constant, ast.Tuple, ast.expr_context)) for part in ast.walk(tree))
 
 
 def _source_of(path: str, line: ast.ImportFrom) -> str:

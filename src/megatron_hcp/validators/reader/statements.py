@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from megatron_hcp.ground.record import NamedTuple
 from megatron_hcp.validators.guards import name_of
-from megatron_hcp.validators.program import Unit
+from megatron_hcp.validators.program import UNREAD_BASE, Unit
 from megatron_hcp.validators.reader.expressions import Scope, Translator, words_of
 from megatron_hcp.validators.reader.messages import message_of
 from megatron_hcp.validators.reader.sources import Defined, Sources, default_of, fields_in
@@ -16,10 +16,12 @@ from megatron_hcp.validators.reader.syntax import (
     inner_functions,
     lambda_of,
     local_names,
+    missing_in,
     negated,
     nodes_in,
     targets,
     with_free_names,
+    without_fields,
 )
 from megatron_hcp.validators.reader.unbound import with_unbound_checks
 
@@ -121,22 +123,20 @@ class Reader:
 
     def _class(self, name: str, found: Defined, node: ast.ClassDef) -> Unit:
         translator = Translator(self.sources, self.register, Scope(found.path, (), {}))
-        bases = tuple(
-            self.register(base.name, base, base.node)
-            for base in translator.bases(found)
-            if isinstance(base.node, ast.ClassDef)
-        )
+        read = ((base, base.node) for base in translator.bases(found))
+        bases = [self.register(base.name, base, inner) for base, inner in read if isinstance(inner, ast.ClassDef)]
+        bases += [UNREAD_BASE] * (len(bases) < len(node.bases) - without_fields(node))
         lines = []
         for field in fields_in(node):
             default = default_of(field)
-            assert isinstance(field.target, ast.Name)
-            lines.append(f"{field.target.id} = {'...' if default is None else translator.text(default)}")
+            value = missing_in(node, field) if default is None else translator.text(default)
+            lines.append(f"{ast.unparse(field.target)} = {value}")
         for name_of_method in ("__init__", "__post_init__"):
             ready = translator.method(found, name_of_method)
             if ready is not None:
                 self.register(f"{ready[0].name}.{name_of_method}", *ready)
         self._classes.append(found)
-        return Unit(name, "class", bases, found.path, tuple(lines))
+        return Unit(name, "class", tuple(bases), found.path, tuple(lines))
 
 
 class _Condition(NamedTuple):

@@ -8,6 +8,8 @@ from collections.abc import Collection, Iterable, Iterator
 from copy import copy
 from functools import lru_cache
 
+from megatron_hcp.validators.program import REQUIRED
+
 _INVERSE = {
     ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.Lt: ast.GtE, ast.GtE: ast.Lt, ast.Gt: ast.LtE, ast.LtE: ast.Gt,
     ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In,
@@ -166,3 +168,17 @@ def names_a_field(line: ast.stmt, owners: Collection[str]) -> bool:
         and isinstance(line.value, ast.Attribute)
         and ast.unparse(line.value.value) in owners
     )
+
+
+def _names_of_bases(node: ast.ClassDef) -> list[str]:
+    return [ast.unparse(base).rpartition(".")[2] for base in node.bases]
+
+
+def without_fields(node: ast.ClassDef) -> int:
+    """How many of a class's bases come from libraries and give it no fields."""
+    return sum(name in ("ABC", "object", "Protocol", "BaseModel") for name in _names_of_bases(node))
+
+
+def missing_in(node: ast.ClassDef, field: ast.AnnAssign) -> str:
+    """What stands for a field's default that there is not, or that is not read."""
+    return REQUIRED if field.value is None and "BaseModel" in _names_of_bases(node) else "..."
