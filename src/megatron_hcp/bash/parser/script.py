@@ -117,11 +117,17 @@ def _parsed(data: bytes, file: str) -> Node:
     return root
 
 
+_FIRST_WORD = re.compile(rb"(?m)^\t*([^\s]+)")
+
+
 def _without_longer_ends(data: bytes) -> bytes:
     """A copy in which no line only starts as a document ends: the grammar takes `EOFINNER` for the end of `<<EOF`."""
     copy = bytearray(data)
-    for name in {found[3] for found in _DOCUMENT.finditer(data)}:
-        for found in re.finditer(rb"(?m)^\t*(" + re.escape(name) + rb")\S", data):
+    names = {found[3] for found in _DOCUMENT.finditer(data)}
+    lengths = {len(name) for name in names}
+    for found in _FIRST_WORD.finditer(data) if names else ():
+        word = found[1]
+        if any(len(word) > length and word[:length] in names for length in lengths):
             copy[found.start(1)] = ord("_")
     return bytes(copy)
 
