@@ -216,6 +216,12 @@ def last_time(text: str) -> When | None:
     return _when(last.groupdict()) if last else None
 
 
+def seconds_of(when: When) -> float:
+    """Seconds that order times, and tell how far apart those of one month are."""
+    month, day, seconds = when
+    return (31 * month + day) * 86_400 + seconds
+
+
 def _when(said: dict[str, str]) -> When | None:
     if "time" not in said:
         return None
