@@ -49,6 +49,14 @@ PREPARED = "set -eu\npython3 format.py > list.sh\nsource list.sh\n"
         f'f() {{ echo "$1-$COUNT"; }}\n{PREPARED}NAME="run $(f x) end"\n{TRAIN} --wandb-exp-name "$NAME"\n',
         f"{PREPARED}N=$(wc -c <list.sh)\nM=$N\nN=$((N * 2))\n{TRAIN} --train-iters $M --lr-decay-iters $N\n",
         f'python3 format.py >l\nif [ -s l ]; then EXTRA="--finetune"; else EXTRA=; fi\n{TRAIN} $EXTRA --seed 1\n',
+        *(
+            f"n=0; y=2\nif {test}; then A=x; else A=y; fi\n{TRAIN} --seed $A\n"
+            for test in ("((n++ == 0 && $(date +%Y) > y))", '[ -f "$((n += 1))" ]', "((n <<= $(date +%Y) % 1))")
+        ),
+        f"if grep -q rint format.py; then A=x; else A=y; fi\n{TRAIN} --seed $A\n",
+        f"if [ -f none ]; then A='--finetune'; elif [ -f other ]; then A='--eod'; fi\n{TRAIN} $A --seed 1\n",
+        f"A=z\n[ -f none ] || [ -f other ] || A=x\n{TRAIN} --seed $A\n",
+        f"A=z\nfor i in 1; do [ -f none ] && break; A=x; done\n{TRAIN} --seed $A\n",
     ],
 )
 def test_the_trainer_gets_the_words_that_the_script_would_give_it(both, text):
@@ -96,12 +104,20 @@ def test_a_file_that_every_rank_runs_is_run_once_as_its_first_rank_does(rendered
         ("srun python3 write.py\nsource x.sh\nN=$(f)\n", "--train-iters $N"),
         ("export HF_TOKEN=Abcd1234\nN=$(f $HF_TOKEN)\n", "--train-iters $N"),
         ("main() { N=$(f); ", "--train-iters $N; }\nmain"),
+        ("N=$(f $port)\n", "--train-iters $N"),
+        ("if ((port > 1)); then N=$(f); fi\n", "--train-iters $N"),
     ],
 )
 def test_a_word_that_the_job_would_tell_otherwise_is_asked_for(rendered, before, word):
     between = f"f() {{ date +%s%N | tail -c 4; }}\n{before}python pretrain_gpt.py --seq-length 8192 {word}\n"
     done = rendered(text=f"{HEAD}srun bash between.sh\n", files=[("between.sh", between)])
     assert done.returncode == 2 and "--train-iters..." in done.stderr, done.stderr
+
+
+def test_a_variable_of_the_jobs_own_script_is_asked_for_beside_what_precedes_the_training(rendered):
+    between = "f() { date +%s%N | tail -c 4; }\nN=$(f)\n"
+    done = rendered(text=f"{HEAD}{between}{TRAIN} --wandb-exp-name $name --train-iters $N\n")
+    assert done.returncode == 2 and "--assume env.name=VALUE" in done.stderr, done.stderr
 
 
 def test_a_pattern_among_the_words_still_stands_for_files(rendered, tmp_path):

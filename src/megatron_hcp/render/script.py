@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from megatron_hcp.ground.errors import HcpError
@@ -37,14 +38,13 @@ def render_job(job: Job) -> str:
 
 
 def _fill(job: Job) -> str:
-    return str(
-        _templates().get_template(f"{job.start.name}.sbatch.j2").render(job=job, launch_time=LAUNCH_TIME, entry=ENTRY)
-    )
+    template = _templates(pack_dir("templates")).get_template(f"{job.start.name}.sbatch.j2")
+    return template.render(job=job, launch_time=LAUNCH_TIME, entry=ENTRY)
 
 
 @cache
-def _templates() -> Environment:
-    """The templates, which take longer to compile than to fill: once a process, as a server or a test renders many."""
+def _templates(folder: Path) -> Environment:
+    """The templates of a folder, once a process: they take longer to compile than to fill."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     def shown(value: Any) -> Any:
@@ -53,7 +53,7 @@ def _templates() -> Environment:
 
     # No HTML escaping: this is a shell script, whose values go through the filter `sh`.
     environment = Environment(
-        loader=FileSystemLoader(pack_dir("templates")),
+        loader=FileSystemLoader(folder),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

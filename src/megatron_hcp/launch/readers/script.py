@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import takewhile
-from typing import TYPE_CHECKING
 
 from megatron_hcp.bash.reason import ByVariable
 from megatron_hcp.ground.errors import HcpError, UnrecognisedError
+from megatron_hcp.launch.before_training import BeforeTraining
 from megatron_hcp.launch.dialects.foreign import WANTED, not_supported, of_tools, sets_ascend
 from megatron_hcp.launch.dialects.framework import Framework, StartCommand
 from megatron_hcp.launch.dialects.frameworks import FRAMEWORKS
@@ -22,9 +22,6 @@ from megatron_hcp.launch.forms.script.started import Launched
 from megatron_hcp.launch.readers.commands import command_of, dialect_of, foreign_name, may_be, started_by
 from megatron_hcp.launch.readers.detect import lost_end
 from megatron_hcp.launch.readers.several import MAX_JUDGED, Training, judged, several
-
-if TYPE_CHECKING:
-    from megatron_hcp.launch.forms.script.prologue import Prologue
 
 _VARIANTS: dict[Dialect, Dialect] = {"bridge": "bridge-provider"}
 
@@ -182,7 +179,7 @@ def reading_of(script: Followed, training: Training, text: str, target: str, not
     return _in_script(reading, facts.known, unknown, unseen)
 
 
-def _prologue(script: Followed, launched: Launched) -> Prologue | None:
+def _prologue(script: Followed, launched: Launched) -> BeforeTraining | None:
     """What precedes a training command, unless that has another one in it, which the job must not start."""
     before = takewhile(lambda one: one is not launched, script.launches) if launched.prologue is not None else ()
     return None if any(dialect_of(command_of(one)) for one in before) else launched.prologue

@@ -5,16 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 from megatron_hcp.bash.reason import ByVariable
 from megatron_hcp.bash.value import Field, Hole, Item, Items, Lit, Maybe, OneOf, Part, Unseen, reason_of
 from megatron_hcp.ground.record import NamedTuple
+from megatron_hcp.launch.before_training import BeforeTraining
 from megatron_hcp.launch.fact import LAUNCH_FOLDER, Argument, RunText, is_of_script
 from megatron_hcp.launch.forms.script.run_words import RunWords, below_folder, is_carried
-
-if TYPE_CHECKING:
-    from megatron_hcp.launch.forms.script.prologue import Prologue
 
 _GLOB = re.compile(r"(?=.*[*?])/[\w./:=,@%+*?-]*\Z").match
 
@@ -34,7 +31,7 @@ class CommandWords(NamedTuple):
     """Whether the job runs what the script does before the training."""
 
 
-def command_words(items: Items, prologue: Prologue | None = None) -> CommandWords:
+def command_words(items: Items, prologue: BeforeTraining | None = None) -> CommandWords:
     """The words of a script's training command, `Reading.items`, and what the script does before it."""
     run, own = RunWords(), items
     words = [_argument(item, before, run) for before, item in zip((None, *items), items, strict=False)]
@@ -84,7 +81,7 @@ def _argument(item: Item, before: Item | None, run: RunWords) -> Argument | None
         return RunText((chosen,), (True,), splits=True) if chosen else None
     is_value = isinstance(before, Field) and before.prefix.startswith("-")
     if isinstance(item, Unseen) and (is_value or (item.taken_in is not None and not item.scalar)):
-        if name := run.taken_in(item, is_demanded=True):
+        if name := run.taken_in(item, is_demanded=is_value):
             return RunText((name,), (True,), splits=True)
         if item.outside:
             if not is_carried(item):

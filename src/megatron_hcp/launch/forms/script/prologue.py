@@ -32,6 +32,7 @@ from megatron_hcp.bash.value import Field, Hole, Item, Items, Lit, Maybe, OneOf,
 from megatron_hcp.bash.walker import Walker
 from megatron_hcp.ground.record import NamedTuple
 from megatron_hcp.ground.secrets import is_secret_name, without_secrets
+from megatron_hcp.launch.fact import OF_THE_JOB
 
 _STARTS = frozenset(
     "srun sbatch salloc scancel mpirun mpiexec torchrun ray docker podman enroot apptainer singularity ssh pdsh nohup "
@@ -41,7 +42,8 @@ _STARTS = frozenset(
 _IN_BACKGROUND = r"(?<![&<>|\\])&(?![&>])"
 _WORD = r"[A-Za-z_]\w*"
 _OF_A_RANK = re.compile(
-    r"(?:SLURM_(?:PROCID|NODEID|LOCALID)|(?:LOCAL_|NODE_)?RANK|OMPI_COMM_WORLD_\w*RANK|PMI\w*RANK)\Z"
+    r"(?:SLURM_(?:PROCID|NODEID|LOCALID|STEP\w*)|(?:LOCAL_|NODE_|GROUP_|MACHINE_)?RANK|PMIX?_\w+|"
+    r"OMPI_(?!COMM_WORLD_(?:LOCAL_)?SIZE\Z)\w+|SLURMD_NODENAME|HOSTNAME|hostname)\Z"
 )
 _WRITERS = re.compile(
     r"(?:.*/)?(?:python[\d.]*|uv|cp|mv|rm|ln|touch|tee|rsync|wget|curl|tar|unzip|git|aws|gsutil|hf)\Z"
@@ -89,7 +91,7 @@ class Prologue(NamedTuple):
             return item._replace(parts=self._parts(parts) if is_lost else tuple(map(self._taken, parts)))
         if is_lost and self._holds(item):
             return Unseen(item.reason, item.span, isinstance(item, Unseen), item.of, None, self.run)
-        if isinstance(item, Unseen) and item.outside and (is_lost or item.taken_in is not None):
+        if isinstance(item, Unseen) and (is_lost or item.taken_in is not None) and _is_from_outside(item):
             return item._replace(taken_in=self.run)
         return item
 
@@ -118,10 +120,15 @@ class Prologue(NamedTuple):
             return self._hole(part.of, part.span)
         if isinstance(part, OneOf):
             return part._replace(options=tuple(map(self._parts, part.options)))
-        return part._replace(taken_in=self.run) if part.outside else part
+        return part._replace(taken_in=self.run) if _is_from_outside(part) else part
 
     def _hole(self, name: str, span: Span) -> Hole:
         return Hole(f"{name} is set as the job starts", span, outside=name, taken_in=self.run)
+
+
+def _is_from_outside(part: Unseen | Hole) -> bool:
+    """Whether a part is a variable of whoever starts the job, and not also one of the job's own script."""
+    return bool(part.outside) and part.outside not in OF_THE_JOB
 
 
 def _same(one: Item, other: Item) -> bool:
@@ -150,10 +157,12 @@ def prologue(w: Walker, span: Span, by_ranks: bool) -> Prologue | None:
     before = [node for node in nodes[:at] if not _is_secret(w, node)]
     text = _text(w, before, nodes[at].start)
     names = _names(before, arguments is not None)
+    assigned = {name for node in before for name in w.script.assigned_in(node)}
     kept_back = {name for node in nodes[:at] if node not in before for name in w.script.assigned_in(node)}
     if (
         names is None
         or names & kept_back
+        or (names | _in_sums(text)) & OF_THE_JOB - assigned - given.keys()  # the job's script has its own of that name
         or re.search(_IN_BACKGROUND, re.sub(r"'[^']*'", "", text))
         or any(m in text for m in w.source.marks)
     ):
@@ -175,6 +184,11 @@ def prologue(w: Walker, span: Span, by_ranks: bool) -> Prologue | None:
     lines = (first.line, last.line) if not depth and first.file == w.file else (0, 0)
     writes = any(_may_write(w, node) for node in below_all(before))
     return Prologue(run, _open_values(w, before, nodes[at], by_ranks), lines, writes)
+
+
+def _in_sums(text: str) -> set[str]:
+    """The names in arithmetic and conditions, which read variables without a `$`."""
+    return {name for one in re.findall(r"\(\(.*?\)\)|\[\[.*?\]\]", text) for name in re.findall(_WORD, one)}
 
 
 def _may_write(w: Walker, node: SyntaxNode) -> bool:
