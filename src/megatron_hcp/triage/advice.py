@@ -15,8 +15,8 @@ Action = Literal["stop", "restart", "restart-without-node"]
 
 
 class Attempt(NamedTuple):
-    """How one attempt of the job ended; `failure` None: no failure is in its logs; `begins`: they show its start.
-    `silent`: seconds from the last step to the failure, as far as one log states both."""
+    """How one attempt of the job ended; `failure` None: no failure is in its logs; `begins`: they show its start;
+    `silent`: seconds since its last step."""
 
     number: int
     failure: Failure | None

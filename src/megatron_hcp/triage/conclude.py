@@ -205,9 +205,10 @@ def _consequences(attempts: Sequence[Attempt], files: Sequence[FileEvents]) -> t
 
 
 def _silent(failure: Failure | None, parts: Sequence[FileEvents]) -> float:
-    """Seconds from the last step that the failure's own log reports to the failure; 0 where it does not say."""
-    steps = [entry.last_step for entry in parts if failure and entry.path == failure.path and entry.last_step]
-    return seconds_of(failure.when) - seconds_of(max(steps)) if failure and failure.when and steps else 0
+    if failure is None or failure.when is None:
+        return 0
+    steps = [entry.last_step for entry in parts if entry.path == failure.path and entry.last_step]
+    return seconds_of(failure.when) - seconds_of(max(steps, default=failure.when))
 
 
 def _is_of(failure: Failure, entry: FileEvents) -> bool:

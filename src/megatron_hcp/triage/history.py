@@ -39,9 +39,8 @@ _RAISED = re.compile(rb"(?:[\w.]{1,80}\.)?[A-Z]\w{1,60}(?:Error|Exception|Interr
 _OF_GONE: tuple[Role, ...] = ("unknown", "effect")
 _DRIVER_ENDS = re.compile(rb"ray\.[\w.]{1,80}\.(?:TrainingFailed|WorkerGroup|Controller)Error: ")
 _OF_SCRIPT = b", in <module>"
-_WANDB_TIME = re.compile(r"\brun-(\d{4})(\d\d)(\d\d)_(\d\d)(\d\d)(\d\d)-")
+_WANDB_TIME = re.compile(r"\brun-(....)(..)(..)_(..)(..)(..)-")
 _LATER_S = 600
-"""Slurm gives a job that it ends far less (KillWait)."""
 _SLURMS = (b"srun: ", b"slurmstepd: ", b"slurmstepd-")
 
 
@@ -61,7 +60,6 @@ class History:
         self._started_at = 0
         """Where that was last"""
         self._counted = 0
-        """Down to where steps were counted"""
         self._driver_ended = False
         self._reports: dict[tuple[int | str | None, bytes], tuple[int, int]] = {}
         """torchrun's agent (the task or node of its lines, its process id) -> where it reported, and the steps above"""
@@ -86,12 +84,10 @@ class History:
         self.files.append(entry)
         self._looked, self._step_ended, self._reports = 0, False, {}
         self._first = self._again_at = self._job = None
-        self._started_at = self._counted = 0
-        self._driver_ended = False
+        self._started_at, self._counted, self._driver_ended = 0, 0, False
 
     def steps_of(self, hit: Hit) -> int:
-        """The training steps down to a hit. Ray passes on late what workers wrote: below the exception that ended its
-        driver, such a line does not show that the training went on."""
+        """The steps down to a hit; below the exception that ended Ray's driver, not what Ray passes on late."""
         begin, self._counted = hit.at - (hit.offset - self._counted), hit.offset + len(hit.line)
         steps = hit.progress
         if steps and self._driver_ended:
@@ -104,17 +100,14 @@ class History:
         return steps
 
     def outlive_end(self, end: Hit) -> None:
-        """Forgets, at the end of a log, that its job was ended where times below it are of minutes later: another job
-        wrote on into the same log."""
+        """Forgets, at the end of a log, a cancelled job where a time below is minutes later: another wrote on."""
         event = self.entry.pending.get("end")
         if event is None or event.line.when is None or event.signature.id != "job-cancelled":
-            return  # one that Slurm ends itself may be started again into the same log
+            return
         text = end.chunk[max(0, end.at - _BELOW_END, end.at - (end.offset - event.offset)) : end.at]
         last = last_time(_WANDB_TIME.sub(r"\1-\2-\3 \4:\5:\6 ", text.decode("utf-8", "replace")))
         if last and seconds_of(last) > seconds_of(event.line.when) + _LATER_S:
-            events = sorted((*self.entry.pending.values(), *self.entry.further), key=lambda other: other.offset)
-            _keep(self.entry, [other for other in events if other.offset > event.offset])
-            self.entry.survived += 1
+            _keep(self.entry, [other for other in _events(self.entry) if other.offset > event.offset])
 
     def survive(self, raw: bytes, line: Line) -> None:
         """Forgets what a line shows to have been survived: peers that are gone at a good end, and NCCL's warnings."""
@@ -222,7 +215,7 @@ class History:
         last.attempt = last.attempt or 0
         entry = self.begin(last.attempt + 1)
         entry.steps, last.steps = last.steps - steps, steps
-        events = sorted((*last.pending.values(), *last.further), key=lambda event: event.offset)
+        events = _events(last)
         _keep(entry, [event for event in events if event.offset > offset])
         _keep(last, [event for event in events if event.offset <= offset])
         entry.ends = [event for event in last.ends if event.offset > offset]
@@ -257,6 +250,10 @@ def parts_by_step(files: Sequence[FileEvents]) -> list[list[FileEvents]]:
         step = entry.step or step
         (steps.setdefault(step, []) if step else other).append(entry)
     return [[*parts, *other] for parts in steps.values()] or [other]
+
+
+def _events(entry: FileEvents) -> list[Event]:
+    return sorted((*entry.pending.values(), *entry.further), key=lambda event: event.offset)
 
 
 def _keep(entry: FileEvents, events: Sequence[Event]) -> None:

@@ -217,7 +217,6 @@ def last_time(text: str) -> When | None:
 
 
 def seconds_of(when: When) -> float:
-    """Seconds that order times, and tell how far apart those of one month are."""
     month, day, seconds = when
     return (31 * month + day) * 86_400 + seconds
 

@@ -54,7 +54,6 @@ _BAR = re.compile(
     rb"\d{1,3}%(?:\|[^|\n]{0,400}\|\s{0,3}| (?:\xe2[\x94\x95].){1,60} )"
     rb"(?P<number>\d+)/\d+(?:\s{0,2}\[?(?P<rates>[^\]\n]{0,600}))?"
 )
-"""A progress bar: of tqdm, or of Ultralytics (of box-drawing characters)."""
 _RATE = re.compile(rb"\d\s?(?:it/s|s/it)")
 _FIGURES = re.compile(rb"[\d\s]+")
 _BLOCK = re.compile(

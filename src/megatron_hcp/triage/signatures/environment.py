@@ -157,8 +157,8 @@ ENVIRONMENT: tuple[Signature, ...] = (
     ),
     fault(
         "hub-name",
-        r"(?:Connect\w{0,20}Error|gaierror): .{0,80}(?:Name or service not known|name resolution)",
-        "this node cannot resolve the name of the hub that the program asks for its files",
+        r"^[\w.]{0,80}(?:Connect\w{0,20}Error|gaierror): .{0,80}(?:Name or service not known|name resolution)",
+        "this node cannot resolve the hub's name",
         context=r"thrown while requesting [A-Z]{3,6} https?://",
     ),
     fault(
