@@ -22,9 +22,8 @@ CHAINS = (
 )
 """A room (a folder of src/megatron_hcp) imports itself and what is left of it in a chain; rooms side by side do not."""
 INSIDE = {
-    "launch": "before_training <- fact hf_cache layer_pattern source this_machine <- comments facts images upstream <- "
-    "coerce forms <- model_config <- dialects hf <- complete options <- edit <- readers recipes <- named_model <- "
-    "build hidden <- load",
+    "launch": "fact hf_cache layer_pattern source this_machine <- comments facts images upstream <- coerce forms <- "
+    "model_config <- dialects hf <- complete options <- edit <- readers recipes <- named_model <- build hidden <- load",
     "rules": "view <- rule <- upstream <- cp <- dcp hcp pipe <- loss topo verl <- * <- registry",
 }
 """The same for the folders and modules inside a room; `*` stands for those that are not named."""

@@ -66,16 +66,3 @@ def _depth(part: Part | Item) -> int:
     if isinstance(part, Field):
         return max(map(_depth, part.parts), default=0)
     return 0
-
-
-class Of(str):
-    """A variable's name, as a mark of one assignment of it: two marks are the same only if they are one object."""
-
-
-def named(value: Value, name: str) -> Value:
-    """The value that a variable gets: an unknown that nothing else tells of is from now on that variable's."""
-    value = tuple(part for part in value if not isinstance(part, Lit) or part.text) or value
-    part = value[0] if len(value) == 1 else None
-    if isinstance(part, OneOf) or (isinstance(part, Hole) and part[2:6] == (None, "", "", "")):
-        return (part._replace(of=Of(name)),)
-    return value

@@ -12,11 +12,11 @@ class RunTime:
     """A command or a condition as it is written, for the job to run: `variables` that it reads, each a `Var`, and the
     `folder` that it runs in, a `Value`; None for the script's own. `reads`: all names that it reads, set or not.
 
-    `end`: where the last statement in it ends in the script, if it takes in files. `is_whole`: it is all that precedes
-    the training in the script. Two of them are never equal: the same text may print something else the next time.
+    `end`: where the last statement in it ends in the script, if it takes in files. Two of them are never equal: the
+    same text may print something else the next time.
     """
 
-    __slots__ = ("end", "folder", "is_whole", "reads", "text", "variables")
+    __slots__ = ("end", "folder", "reads", "text", "variables")
 
     def __init__(
         self,
@@ -25,17 +25,15 @@ class RunTime:
         folder: Any,
         reads: frozenset[str],
         end: int = 0,
-        is_whole: bool = False,
     ) -> None:
         self.text, self.variables, self.folder, self.reads = text, variables, folder, reads
-        self.end, self.is_whole = end, is_whole
+        self.end = end
 
     def printing(self, names: Iterable[str]) -> RunTime:
         """A command that prints variables after this text, so that bash takes them back in."""
-        what = "does first" if self.is_whole else "sources"
-        ends = f"trap 'echo what the launch {what} has ended it >&2; exit 1' EXIT"
+        ends = "trap 'echo what the launch sources has ended it >&2; exit 1' EXIT"
         text = f"$({ends}\n{{ {self.text}\n}} >&2\ntrap - EXIT\ndeclare -p {' '.join(names)} 2>/dev/null || true)"
-        return RunTime(text, self.variables, self.folder, self.reads.union(names), is_whole=self.is_whole)
+        return RunTime(text, self.variables, self.folder, self.reads.union(names))
 
 
 class WhyUnknown(str):

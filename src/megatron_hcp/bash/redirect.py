@@ -3,6 +3,7 @@ and the files that other commands write to: what lies on the disk now is not wha
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from posixpath import basename, normpath
 
@@ -14,7 +15,7 @@ from megatron_hcp.bash.syntax import Command, Pipeline, Redirected, Statement
 from megatron_hcp.bash.value import Field, Value, text_of
 from megatron_hcp.bash.walker import Status, Walker
 
-_IN_PLACE = {"sed": ("-i", "--in-place"), "yq": ("-i", "--inplace", "-yi"), "perl": ("-i", "-pi")}
+_IN_PLACE, _EDITS = ("sed", "yq", "perl"), re.compile(r"-[A-Za-z]*i|--in-?place").match
 _ONTO = ("cp", "mv", "install", "ln")
 CHANGING = frozenset((*_IN_PLACE, *_ONTO, "tee"))
 """Commands that write to the files that they are given."""
@@ -83,7 +84,7 @@ def note_changes(w: Walker, node: Command) -> None:
     items = [item for item in fields(w, node.words)[1:] if isinstance(item, Field)]
     options = [item.prefix for item in items if item.prefix.startswith("-")]
     files = [item.parts for item in items if not item.prefix.startswith("-")]
-    if node.name in _IN_PLACE and not any(option.startswith(_IN_PLACE[node.name]) for option in options):
+    if node.name in _IN_PLACE and not any(map(_EDITS, options)):
         return
     if node.name in _ONTO:
         folder = text_of(files[-1]) or "" if len(files) > 1 else ""

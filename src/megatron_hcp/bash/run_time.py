@@ -63,7 +63,7 @@ def run_time(w: Walker, nodes: Sequence[SyntaxNode], start: int, end: int, is_an
     place = w.vars[PWD].value or ()
     stays = len(place) == 1 and isinstance(place[0], Hole) and place[0].below == "."
     variables = {name: _told(w, name) or w.vars[name] for name in sorted(names) if name in w.vars or name in w.told}
-    if with_credentials(w, variables) or any(_may_be_set(w, name) for name in names - variables.keys()):
+    if _with_credentials(w, variables) or any(_may_be_set(w, name) for name in names - variables.keys()):
         return None
     return RunTime(text, variables, None if stays or is_elsewhere else place, frozenset(names))
 
@@ -72,7 +72,7 @@ def pure(w: Walker, conditions: Sequence[Statement]) -> RunTime | None:
     """A condition that changes nothing, whatever its answer."""
     if not conditions or not all(isinstance(node, _PURE) for node in _tests(conditions)):
         return None
-    if any(_assigns(w, node) for node in below_all(conditions)):  # its variables are known as they are afterwards
+    if any(_assigns(w, node) for node in _below(conditions)):  # its variables are known as they are afterwards
         return None
     return run_time(w, conditions, conditions[0].start, conditions[-1].end)
 
@@ -88,13 +88,13 @@ def taking_in(w: Walker, span: Span) -> RunTime | None:
     is_outer = not (w.shells or w.calls or w.other_shells) and w.printed is None and span[0] is w.source
     if node is None or not is_outer or (w.sourced is not None and w.taking is None):
         return None
-    commands = {one.name for one in below_all([node]) if isinstance(one, Command)}
+    commands = {one.name for one in _below([node]) if isinstance(one, Command)}
     made = run_time(w, [node], node.start, node.end, is_anywhere=True) if commands <= _TAKE_IN else None
     arguments = [item.text if isinstance(item, Field) else None for item in w.positional or ()]
     if made is None or w.is_shifted or None in arguments:
         return None
     known = {name: var for name, var in w.vars.items() if name not in (PWD, SOURCE)}
-    secret = {*with_credentials(w, known), *(name for name in known if is_secret_name(f"--{name}"))}
+    secret = {*_with_credentials(w, known), *(name for name in known if is_secret_name(f"--{name}"))}
     known |= dict.fromkeys(secret, Var((Hole("it holds a credential", w.here),)))
     text = f"set -e\n{made.text}\nset +e" if w.ends_on_errors else made.text
     if w.positional is not None:  # else they are the job's own
@@ -120,7 +120,7 @@ def _asks_for_variables(nodes: Sequence[SyntaxNode]) -> bool:
     return (
         all(isinstance(node, _PURE) for node in _tests(tests))
         and not any(isinstance(one, str) and one in _OF_FILES for one in operators)
-        and not any(isinstance(node, CommandSubstitution) for node in below_all(nodes))
+        and not any(isinstance(node, CommandSubstitution) for node in _below(nodes))
     )
 
 
@@ -133,7 +133,7 @@ def _tests(statements: Iterable[Statement]) -> Iterator[Statement]:
             yield from _tests((node.first, *(right for _, right in node.rest)))
 
 
-def with_credentials(w: Walker, variables: Mapping[str, Var]) -> list[str]:
+def _with_credentials(w: Walker, variables: Mapping[str, Var]) -> list[str]:
     """The variables that are credentials, or whose text has that of a credential of the script in it."""
     credentials = {text for name, var in w.vars.items() if is_secret_name(name) for text in _texts(var)}
     credentials = {text for text in credentials if len(text) >= _SHORTEST}
@@ -174,7 +174,7 @@ def _may_be_set(w: Walker, name: str) -> bool:
 def _read(w: Walker, nodes: Iterable[SyntaxNode]) -> set[str] | None:
     """The variables that a text reads; None if it reads arguments, calls functions, or isn't understood."""
     names: set[str] = set()
-    for node in below_all(nodes):
+    for node in _below(nodes):
         if isinstance(node, NotUnderstood | ProcessSubstitution):
             return None
         if isinstance(node, Parameter):
@@ -193,7 +193,7 @@ def _may_be_function(w: Walker, name: str) -> bool:
     return name in w.functions or (w.sourced is not None and not is_program)
 
 
-def below_all(nodes: Iterable[SyntaxNode]) -> Iterator[SyntaxNode]:
+def _below(nodes: Iterable[SyntaxNode]) -> Iterator[SyntaxNode]:
     """The nodes, and all that is in them."""
     pending: list[object] = list(nodes)
     while pending:

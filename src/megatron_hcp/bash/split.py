@@ -99,9 +99,7 @@ class _Splitter:
                 parts = tuple(part for part in parts if not (isinstance(part, Lit) and not part.text))
             if self.lone and len(parts) == 1 and isinstance(parts[0], Hole):
                 part = parts[0]
-                self.items.append(
-                    Unseen(part.reason, part.span, True, part.outside, part.output, part.taken_in, part.of)
-                )
+                self.items.append(Unseen(part.reason, part.span, True, part.outside, part.output, part.taken_in))
             elif self.lone and len(parts) == 1 and isinstance(parts[0], OneOf):
                 self.items.append(_lists_of(parts[0]))
             else:
@@ -190,7 +188,7 @@ def _lists_of(part: OneOf) -> Maybe:
         for piece in option:
             inner.take(piece, True)
         options.append(tuple(inner.finish()))
-    return Maybe(tuple(options), part.reason, part.span, is_split=True, of=part.of)
+    return Maybe(tuple(options), part.reason, part.span, is_split=True)
 
 
 def _is_one_word(option: Value) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from operator import itemgetter
 
 from megatron_hcp.bash.arith import Arithmetic, Undecidable
-from megatron_hcp.bash.merge import Of, merged, merged_items, named
+from megatron_hcp.bash.merge import merged, merged_items
 from megatron_hcp.bash.reason import ByVariable, RunTime
 from megatron_hcp.bash.syntax import Script
 from megatron_hcp.bash.value import (
@@ -209,7 +209,7 @@ class State:
         if size > MAX_VALUE:
             value = (Hole(f"{name} is too long", span),)
         was = before.exported if before is not None else name in self.to_export
-        self.vars[name] = Var(named(value, name), None, True if exported else was, span)
+        self.vars[name] = Var(value, None, True if exported else was, span)
 
     def assign_array(self, name: str, items: Items, span: Span, *, append: bool = False) -> None:
         before = self.vars.get(name)
@@ -226,7 +226,7 @@ class State:
         if before is not None and before.items is not None:
             self.vars[name] = before._replace(items=(*before.items, Unseen(reason, span)))
         else:
-            self.vars[name] = Var((Hole(reason, span, of=Of(name)),), None, before.exported if before else False, span)
+            self.vars[name] = Var((Hole(reason, span),), None, before.exported if before else False, span)
 
     def pay(self, work: int, per_step: int) -> None:
         """Counts work; `per_step` of it takes as long as following one statement."""
@@ -292,7 +292,7 @@ class State:
             return Var((Hole(reason, span),), None, exported, place)  # a choice is shown with its texts
         absent = self.lookup(name, span)[0]
         values = [absent if var is None or var.value is None else var.value for var in found]
-        return Var(named(merged(values, reason, span), name), None, exported, place)
+        return Var(merged(values, reason, span), None, exported, place)
 
     def environment(self) -> dict[str, Var]:
         """The exported variables."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import count
 
 from megatron_hcp.bash.reason import ByVariable, RunTime, WhyUnknown
 from megatron_hcp.ground.place import Location
@@ -102,7 +101,8 @@ class Hole(NamedTuple):
 
     reason: str
     span: Span
-    below: str | None = None  # of a path: where it leads as seen from the folder of the script (`.`, `./models`)
+    below: str | None = None
+    """Of a path: where it leads as seen from the folder of the script (`.`, `./models`)."""
     variable: str = ""
     """The variable that will hold it when the job runs and is never empty; "" if there is none."""
     outside: str = ""
@@ -112,7 +112,6 @@ class Hole(NamedTuple):
     output: RunTime | None = None  # the command that prints it when the job runs
     taken_in: RunTime | None = None  # what may set `outside`
     is_list: bool = False  # its blanks separate words: it may only be taken unquoted
-    of: str = ""  # the variable that it is the whole value of, if nothing else tells where it comes from
 
 
 class OneOf(NamedTuple):
@@ -121,7 +120,6 @@ class OneOf(NamedTuple):
     options: tuple[Value, ...]
     reason: str
     span: Span
-    of: str = ""  # as of a Hole
 
 
 Part = Lit | Hole | OneOf
@@ -162,7 +160,6 @@ class Unseen(NamedTuple):
     outside: str = ""  # as of a Hole, as are the others
     output: RunTime | None = None
     taken_in: RunTime | None = None
-    of: str = ""
 
 
 class Maybe(NamedTuple):
@@ -172,7 +169,6 @@ class Maybe(NamedTuple):
     reason: str
     span: Span
     is_split: bool = False
-    of: str = ""
 
 
 Item = Field | Unseen | Maybe
@@ -288,8 +284,12 @@ def script_text(value: Value, file: str) -> ScriptText:
     marks: dict[str, Part] = {}
     offset = 0
     for part in value:
-        text = part.text if isinstance(part, Lit) else chr(mark := next(c for c in count(mark) if chr(c) not in taken))
-        if not isinstance(part, Lit):
+        if isinstance(part, Lit):
+            text = part.text
+        else:
+            while chr(mark) in taken:
+                mark += 1
+            text = chr(mark)
             marks[text] = part
             mark += 1
         pieces.append((offset, part))

@@ -57,8 +57,6 @@ class Walker(State):
         super().__init__(script, preset)
         self.statements, self.on_command, self.find_script = statements, on_command, find_script
         self.positional = arguments
-        self.entry: tuple[Mapping[str, Var], Items | None, int] = ({}, arguments, 0)
-        """What this shell starts with: variables, arguments, and how deep it is."""
         self.found = 0
         """How many of the commands that the caller looks for were met: a branch that exits before any is not taken."""
         self.notes: dict[str, None] = {}
@@ -96,9 +94,11 @@ class Walker(State):
         return f"{place.line}" if place.file == self.file else f"{place.line} of {place.file}"
 
     def span(self, node: SyntaxNode) -> Span:
+        """A node's place."""
         return (self.source, node.start, node.end)
 
     def text(self, node: SyntaxNode) -> str:
+        """A node's source text."""
         return self.source.data[node.start : node.end].decode("utf-8", "replace")
 
     def block(self, statements: Sequence[Statement]) -> Status:
@@ -111,6 +111,7 @@ class Walker(State):
         return status
 
     def run(self, statement: Statement) -> Status:
+        """Follows one statement."""
         self.steps += 1
         if self._is_long or self.nesting > MAX_NESTING:
             return self._give_up(statement)
@@ -195,7 +196,7 @@ class Walker(State):
         return status
 
     def shell(self, text: ScriptText, arguments: Items, given: Mapping[str, Var]) -> Status:
-        """Follows a text that another shell gets. `given`: variables of that shell alone."""
+        """Follows a text that another shell gets (`bash -c`). `given` are variables of that shell alone."""
         return self._other_shell(lambda: self.again(text), arguments, given)
 
     def start_file(self, script: Script, path: str, arguments: Items, given: Mapping[str, Var]) -> Status:
@@ -207,13 +208,12 @@ class Walker(State):
 
     def _other_shell(self, branch: Callable[[], Status], arguments: Items, given: Mapping[str, Var]) -> Status:
         """Another shell sees only the exported variables."""
-        outer, outer_vars, entry = self.positional, self.vars, self.entry
+        outer, outer_vars = self.positional, self.vars
         kept = {name: self.vars[name] for name in (PWD, SOURCE) if name in self.vars}
         self.vars = {**self.environment(), **kept, **given}
         self.positional, self.other_shells = arguments, self.other_shells + 1
-        self.entry = self.vars, arguments, self.shells + 1
         status = self.subshell(branch)
-        self.positional, self.vars, self.other_shells, self.entry = outer, outer_vars, self.other_shells - 1, entry
+        self.positional, self.vars, self.other_shells = outer, outer_vars, self.other_shells - 1
         return status
 
     def again(self, text: ScriptText) -> Status:

@@ -15,7 +15,6 @@ from megatron_hcp.ground.record import NamedTuple
 
 if TYPE_CHECKING:
     from megatron_hcp.bash.value import Items
-    from megatron_hcp.launch.before_training import BeforeTraining
 
 Dialect = Literal["mlm", "bridge", "bridge-provider", "verl", "nemo-rl", "ms-swift", "slime"]
 Form = Literal["shell", "args-yaml", "yaml", "overrides", "args"]
@@ -235,8 +234,6 @@ class Reading(NamedTuple):
     """Further models in the same launch (verl's ref and critic), each with its own reading."""
     items: Items = ()
     """A script's training command: the program's arguments as bash makes them, for `forms.script.arguments`."""
-    prologue: BeforeTraining | None = None
-    """What the script does before it, if one of them isn't known."""
     removed: tuple[str, ...] = ()
     """Keys that Hydra overrides (`~key`) remove: from the launch, and from what its program has by default."""
     beside: Beside = ALONE

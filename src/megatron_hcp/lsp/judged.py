@@ -88,7 +88,7 @@ def _judged(text: str, path: str) -> JudgedText:
 
 
 def each_release(doc: JudgedText) -> Iterator[str]:
-    """Has each release that may judge the document's first launch judge it, by name as it is done."""
+    """Judges the document's first launch by each release that may apply; yields each name when done."""
     for report in doc.reports[:1]:
         for releases in newest_first(report.launch):
             yield from (judged.release for judged in releases)

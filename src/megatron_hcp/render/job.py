@@ -192,7 +192,7 @@ def plan_job(
     facts = {name: fact.value for name, fact in launch.facts.items()} if launch else {}
     facts |= {name: site[name] for name in _CLUSTER_FACTS if site[name] is not None}
     dialect = launch.dialect if launch else None
-    own = command_words(launch.reading.items, launch.reading.prologue) if launch else CommandWords(())
+    own = command_words(launch.reading.items if launch else ())
     lines = launch_words(launch, own, cli_words, STARTS[start].has_ranks) if launch else ()
     program = program_words(launch, site["program"] or ()) if launch else ()
     saved = saved_to(launch, own.argv or ()) if launch else None

@@ -9,7 +9,6 @@ from typing import Any
 from megatron_hcp.ground.secrets import is_secret_name
 from megatron_hcp.launch.fact import Launch
 from megatron_hcp.launch.forms.kubernetes.sight import is_kubernetes
-from megatron_hcp.launch.forms.script.arguments import command_words
 from megatron_hcp.render.environment import reserved_in
 from megatron_hcp.render.preparation import HANDS_ON, preparation_in
 from megatron_hcp.render.taken import Taken
@@ -18,7 +17,6 @@ from megatron_hcp.render.values import dashed, shortened
 _EXPORT = re.compile(r"\s*(?:export\s+)?([A-Za-z_]\w*)=")
 _PATH = "name its environment with --venv, or its Python with --python"
 _ALONE = "the job runs no command but the training"
-_FIRST = "the job runs it once as it starts, for the launch's words"
 _BETWEEN = "the job starts the training itself, without what a script in between sets or does"
 _UV = "state its environment with --venv"
 _OF_THE_JOB = ("SLURM_EXPORT_ENV", "SRUN_CPUS_PER_TASK", "LD_PRELOAD")
@@ -69,13 +67,7 @@ def take_commands(launch: Launch, taken: Taken) -> None:
             taken.take(name, value, line=getattr(found, f"{name}_line"))
     _take_folder(launch, taken)
     start = launch.reading.start
-    prologue = launch.reading.prologue
-    is_prepared = prologue is not None and command_words(launch.reading.items, prologue).is_prepared
-    first, last = prologue.lines if prologue is not None and is_prepared else (0, 0)
     for line, command in found.left_out:
-        if first <= line < last:
-            taken.change(shortened(command), taken.where(None, line), _FIRST)
-            continue
         is_start = line == start.line if start is not None else (line, command) == found.left_out[-1]
         why = _BETWEEN if is_start and HANDS_ON.match(command) else _ALONE
         taken.leave(shortened(command), taken.where(None, line), why)

@@ -129,6 +129,7 @@ def test_what_hides_a_setting_is_undecided_and_what_tells_it_is_ok(tmp_path: Pat
     "writing",
     [
         'sed -i "s/context_parallel_size: .*/context_parallel_size: $CP/" run.yaml',
+        "sed -Ei 's/: 2$/: 3/' run.yaml",
         "yq -i '.policy.megatron_cfg.context_parallel_size = 3' run.yaml",
         'cp "$CONFIG" run.yaml',
         "cp presets/run.yaml .",
@@ -155,6 +156,13 @@ def test_a_script_that_is_written_first_is_read_only_where_the_user_names_it(tmp
     text = f'sed -i "s/CP=.*/CP=$SIZE/" sizes.sh\nsource sizes.sh\n{MLM} --context-parallel-size $CP'
     assert judged(tmp_path, text).verdict == "undecided"
     assert judged(tmp_path, text, beside=Beside(sources=(str(tmp_path / "sizes.sh"),))).verdict == "ok"
+
+
+def test_a_file_of_the_same_name_in_another_folder_is_not_the_one_that_is_written(tmp_path: Path) -> None:
+    (tmp_path / "scripts").mkdir()
+    (tmp_path / "scripts" / "sizes.sh").write_text("CP=2\n")
+    text = f"cp scripts/sizes.sh .\nsource scripts/sizes.sh\n{MLM} --context-parallel-size $CP"
+    assert judged(tmp_path, text).verdict == "ok"
 
 
 def test_a_mapping_that_is_not_known_leaves_what_the_launch_writes_itself(tmp_path: Path) -> None:

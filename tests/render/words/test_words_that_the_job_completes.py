@@ -76,15 +76,10 @@ def test_a_condition_on_variables_alone_is_asked_wherever_the_script_asks_it(ren
     script = (tmp_path / "job.sbatch").read_text()
     assert launch_of(script, {"PATH": "/bin:/usr/bin", "RUN": "n"})[:2] == ["--wandb-exp-name", "n"]
     assert launch_of(script, {"PATH": "/bin:/usr/bin"})[0] == "--context-parallel-size"
-    (tmp_path / "f").write_text("f")
-    for other in ('-f "$RUN"', '"$(cat f)" = "$RUN"'):  # on the job's first node, with what precedes it
-        (tmp_path / "run.sh").write_text(inner.replace('-n "$RUN"', other))
-        done = rendered("-o", "job.sbatch", text=text)
-        assert done.returncode in (0, 1) and "what the launch does first" in done.stderr, done.stderr
-        script = (tmp_path / "job.sbatch").read_text()
-        path = {"PATH": "/bin:/usr/bin"}
-        assert launch_of(script, {**path, "RUN": "f"}, cwd=tmp_path)[:2] == ["--wandb-exp-name", "f"]
-        assert launch_of(script, {**path, "RUN": "n"}, cwd=tmp_path)[0] == "--context-parallel-size"
+    for other in (inner.replace("-n", "-f"), inner.replace('-n "$RUN"', '"$(cat f)" = "$RUN"')):
+        (tmp_path / "run.sh").write_text(other)
+        done = rendered(text=text)
+        assert done.returncode == 2 and "depends on the `if`" in done.stderr, done.stderr
 
 
 SEEDED = "python pretrain_gpt.py --context-parallel-size 2 --seed $A\n"
@@ -106,6 +101,10 @@ SEEDED = "python pretrain_gpt.py --context-parallel-size 2 --seed $A\n"
         "set -f\npython pretrain_gpt.py --context-parallel-size 2 --data-path $(ls /data/[a])\n",
         "set -e -o noglob\npython pretrain_gpt.py --context-parallel-size 2 --data-path $(ls /data/[a])\n",
         *(
+            f"n=0\nif {test}; then A=x; else A=y; fi\npython pretrain_gpt.py --context-parallel-size 2 --seed $A\n"
+            for test in ("((n++ == 0 && y > 1))", '[ -f "$((n += 1))" ]', "((n <<= y))", '[ -f "${m:=$y}" ]')
+        ),
+        *(
             f'f() {{ B=${{1:-{sets}}}; }}\nn=1\nf "$1"\n' + SEEDED.replace("$A", "$n")
             for sets in ("$((n++))", "${m:=$((n = 3))}")
         ),
@@ -114,6 +113,10 @@ SEEDED = "python pretrain_gpt.py --context-parallel-size 2 --seed $A\n"
         "API_TOKEN=abc\npython pretrain_gpt.py --context-parallel-size 2 --data-path $(get $API_TOKEN)\n",
         "python pretrain_gpt.py --context-parallel-size 2 --data-path $(ls ${!WHAT})\n",
         "python pretrain_gpt.py --context-parallel-size 2 --data-path $(cat x | named)\n",
+        "if grep -q x f; then A=x; else A=y; fi\npython pretrain_gpt.py --context-parallel-size 2 --seed $A\n",
+        "A=1\nif [ -f a ]; then A=1; elif [ -f b ]; then A=2; fi\n" + SEEDED,
+        "A=z\n[ -f a ] || [ -f b ] || A=x\npython pretrain_gpt.py --context-parallel-size 2 --seed $A\n",
+        "A=z\nfor i in 1; do [ -f a ] && break; A=x; done\n" + SEEDED,
         "if ((port > 1)); then A=x; else A=y; fi\npython pretrain_gpt.py --context-parallel-size 2 --seed $A\n",
         "python pretrain_gpt.py --context-parallel-size 2 --wandb-exp-name $name --save /x/$port\n",
         "source /shared/env.sh\npython pretrain_gpt.py --context-parallel-size 2 --data-path $(ls $DATA)\n",
@@ -126,6 +129,17 @@ def test_a_command_that_another_shell_would_run_otherwise_is_asked_for(rendered,
     )
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), done.stderr
     assert "an argument of the training command is not known" in done.stderr
+
+
+def test_a_pattern_among_the_words_still_stands_for_files(rendered, tmp_path):
+    for name in ("a.bin", "b.bin"):
+        (tmp_path / name).write_text("")
+    words = f"8192 --data-path {tmp_path}/*.bin --name '{tmp_path}/*.bin'"
+    done = rendered(text=HEAD + TRAIN.replace("8192", words))
+    (line,) = (line for line in done.stdout.splitlines() if "--data-path" in line)
+    (quoted,) = (line for line in done.stdout.splitlines() if "--name" in line)
+    found = subprocess.run(["bash", "-c", f"echo {line}; echo {quoted}"], capture_output=True, text=True).stdout
+    assert found == f"--data-path {tmp_path}/a.bin {tmp_path}/b.bin\n--name {tmp_path}/*.bin\n"
 
 
 def test_a_size_that_only_the_job_has_is_asked_for_with_all_others(rendered):
@@ -175,9 +189,8 @@ def test_a_script_that_completes_words_has_nothing_for_shellcheck_to_say(rendere
 def test_a_condition_on_the_rank_is_not_asked_once_for_all(rendered, tmp_path):
     inner = 'if [ "$VARIABLE" = 0 ]; then A="--log-throughput"; fi\n'
     inner += 'torchrun --nnodes 4 --nproc_per_node 8 pretrain_gpt.py $A "$@"\n'
-    of_tasks = ("OMPI_COMM_WORLD_LOCAL_RANK", "PMIX_RANK", "OMPI_UNIVERSE_SIZE", "PMI_SIZE")
-    of_all = ("OMPI_COMM_WORLD_SIZE", "LORA_RANK")
-    for name, is_asked in (*((name, True) for name in of_tasks), *((name, False) for name in of_all)):
+    of_tasks = ("OMPI_COMM_WORLD_LOCAL_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
+    for name, is_asked in (*((name, True) for name in of_tasks), ("LORA_RANK", False)):
         (tmp_path / "run.sh").write_text(inner.replace("VARIABLE", name))
         done = rendered(text=HEAD + "srun bash run.sh --context-parallel-size 2 --seq-length 8192\n")
         assert done.returncode in ((2,) if is_asked else (0, 1)), done.stderr

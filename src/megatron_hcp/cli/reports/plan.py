@@ -154,7 +154,7 @@ def _phase_lines(shown: Shown) -> Iterator[str]:
     else:
         phase, setting = shown.failure
         over = f"{phase.name} fails first, by {max(phase.over, 0.05):.1f} GiB on stage {phase.stage}"
-        over += ", which the engine's share lacks to start" * bool(phase.lacks)
+        over += ": the engine's share is too small for it to start" * bool(phase.lacks)
         mend = f"none is over with {setting}" if setting else "no single setting makes all phases fit"
         yield from wrapped("fails   ", f"{over}; {mend}")
 

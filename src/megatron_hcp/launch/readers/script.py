@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import takewhile
 
 from megatron_hcp.bash.reason import ByVariable
 from megatron_hcp.ground.errors import HcpError, UnrecognisedError
-from megatron_hcp.launch.before_training import BeforeTraining
 from megatron_hcp.launch.dialects.foreign import WANTED, not_supported, of_tools, sets_ascend
 from megatron_hcp.launch.dialects.framework import Framework, StartCommand
 from megatron_hcp.launch.dialects.frameworks import FRAMEWORKS
@@ -173,16 +171,9 @@ def reading_of(script: Followed, training: Training, text: str, target: str, not
         beside=script.files.beside,
         notes=(*reading.notes, *said),
         items=items,
-        prologue=_prologue(script, launched),
         start=start if start.file == target else None,
     )
     return _in_script(reading, facts.known, unknown, unseen)
-
-
-def _prologue(script: Followed, launched: Launched) -> BeforeTraining | None:
-    """What precedes a training command, unless that has another one in it, which the job must not start."""
-    before = takewhile(lambda one: one is not launched, script.launches) if launched.prologue is not None else ()
-    return None if any(dialect_of(command_of(one)) for one in before) else launched.prologue
 
 
 _SETTINGS = (".yaml", ".yml", ".json", ".toml")

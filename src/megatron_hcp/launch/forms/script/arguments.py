@@ -9,8 +9,7 @@ from types import MappingProxyType
 from megatron_hcp.bash.reason import ByVariable
 from megatron_hcp.bash.value import Field, Hole, Item, Items, Lit, Maybe, OneOf, Part, Unseen, reason_of
 from megatron_hcp.ground.record import NamedTuple
-from megatron_hcp.launch.before_training import BeforeTraining
-from megatron_hcp.launch.fact import LAUNCH_FOLDER, Argument, RunText, is_of_script
+from megatron_hcp.launch.fact import LAUNCH_FOLDER, Argument, RunText
 from megatron_hcp.launch.forms.script.run_words import RunWords, below_folder, is_carried
 
 _GLOB = re.compile(r"(?=.*[*?])/[\w./:=,@%+*?-]*\Z").match
@@ -27,25 +26,15 @@ class CommandWords(NamedTuple):
     """Variables that the script sets before it takes in a file, and the job can't: a command may print them."""
     hidden: str = ""
     """Which word isn't known first, as far as it is written, and why."""
-    is_prepared: bool = False
-    """Whether the job runs what the script does before the training."""
 
 
-def command_words(items: Items, prologue: BeforeTraining | None = None) -> CommandWords:
-    """The words of a script's training command, `Reading.items`, and what the script does before it."""
-    run, own = RunWords(), items
+def command_words(items: Items) -> CommandWords:
+    """The words of a script's training command, `Reading.items`."""
+    run = RunWords()
     words = [_argument(item, before, run) for before, item in zip((None, *items), items, strict=False)]
-    writes = prologue is not None and prologue.writes
-    is_lost = [word is None or (isinstance(word, RunText) and _is_lost(word, writes)) for word in words]
-    is_prepared = prologue is not None and any(is_lost)
-    if prologue is not None and is_prepared:
-        items = prologue.filled(items, is_lost)
-        run = RunWords()
-        words = [_argument(item, before, run) for before, item in zip((None, *items), items, strict=False)]
-    if None in words or (is_prepared and run.takes_in_more):
-        return CommandWords(None, hidden=_why_hidden(own))
-    argv = tuple(word for word in words if word is not None)
-    return CommandWords(argv, run.outputs, tuple(run.untold), is_prepared=is_prepared)
+    if None in words:
+        return CommandWords(None, hidden=_why_hidden(items))
+    return CommandWords(tuple(word for word in words if word is not None), run.outputs, tuple(run.untold))
 
 
 def _why_hidden(items: Items) -> str:
@@ -79,9 +68,8 @@ def _argument(item: Item, before: Item | None, run: RunWords) -> Argument | None
     if isinstance(item, Maybe):
         chosen = run.words(item)
         return RunText((chosen,), (True,), splits=True) if chosen else None
-    is_value = isinstance(before, Field) and before.prefix.startswith("-")
-    if isinstance(item, Unseen) and (is_value or (item.taken_in is not None and not item.scalar)):
-        if name := run.taken_in(item, is_demanded=is_value):
+    if isinstance(item, Unseen) and isinstance(before, Field) and before.prefix.startswith("-"):
+        if name := run.taken_in(item, is_demanded=True):
             return RunText((name,), (True,), splits=True)
         if item.outside:
             if not is_carried(item):
@@ -110,15 +98,6 @@ def _argument(item: Item, before: Item | None, run: RunWords) -> Argument | None
             else:
                 parts.append((text, is_name))
     return RunText(tuple(text for text, _ in parts), tuple(name for _, name in parts), giver=giver)
-
-
-def _is_lost(word: RunText, writes: bool) -> bool:
-    """Whether a file that isn't read, and that the job does not take in, may set a variable of a word.
-
-    `writes`: or whether the job has to run what precedes the training before it can tell the word.
-    """
-    is_own = [is_of_script(part) for part in word.unknown]
-    return (writes and any(is_own)) or (bool(word.giver) and not all(is_own))
 
 
 def _is_bare(item: Field, text: str) -> bool:

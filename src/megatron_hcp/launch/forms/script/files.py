@@ -117,7 +117,9 @@ class Files:
         for name, line in self.changed.items():
             for place in places:
                 is_given = any(_holds(source, place) for source in self.beside.sources)
-                if f"/{normpath(place)}".endswith(f"/{name}") and not is_given:
+                is_same = normpath(place) in (name, normpath(f"{self.beside.folder or '.'}/{name}"))
+                # A name with its folder may be seen from elsewhere: a checkout's root, as a configuration's is.
+                if (is_same or ("/" in name and f"/{normpath(place)}".endswith(f"/{name}"))) and not is_given:
                     return f"{basename(name)} is written by line {line} first"
         return None
 

@@ -24,14 +24,7 @@ from megatron_hcp.launch.forms.script.flags import flag_names
 from megatron_hcp.launch.forms.script.options import Option
 from megatron_hcp.launch.forms.script.pbs import pbs_header
 from megatron_hcp.launch.forms.script.slurm import late_directives, sbatch_header, slurm_variable
-from megatron_hcp.launch.forms.script.started import (
-    ContainerStart,
-    Handed,
-    Launched,
-    StartContext,
-    Started,
-    prologue_of,
-)
+from megatron_hcp.launch.forms.script.started import ContainerStart, Handed, Launched, StartContext, Started
 
 MAX_LAUNCHES = 200
 _GPUS_OF_RAY_SUB = rb"(?m)^[ \t]*GPUS_PER_NODE=[\"']?\$\{GPUS_PER_NODE:-(\d{1,3})\}"
@@ -39,7 +32,11 @@ _GPUS_OF_RAY_SUB = rb"(?m)^[ \t]*GPUS_PER_NODE=[\"']?\$\{GPUS_PER_NODE:-(\d{1,3}
 
 
 def follow(text: str, target: str, beside: Beside = ALONE) -> Followed:
-    """Follows a script to its end; raises HcpError if the text is too long, or binary."""
+    """Follows a script to its end.
+
+    Raises:
+        HcpError: the text is too long, or binary.
+    """
     if len(text) > MAX_CHARACTERS:
         raise HcpError(
             f"{target} has {len(text):,} characters",
@@ -53,7 +50,10 @@ def follow(text: str, target: str, beside: Beside = ALONE) -> Followed:
 
 
 class Followed:
-    """A script followed to its end: the programs that it starts, in order. `start`: a command in no script."""
+    """A script followed to its end: the programs that it starts, in order.
+
+    With `start` it is a command in another text that isn't itself a script.
+    """
 
     def __init__(self, text: ScriptText, beside: Beside = ALONE, start: ContainerStart | None = None) -> None:
         self.text = text
@@ -101,7 +101,7 @@ class Followed:
             self._command(self.walker, start.items, {}, start.items[0].span)
 
     def acceptances(self) -> tuple[Acceptance, ...]:
-        """The comments that accept a finding, in all files."""
+        """The comments that accept a finding, in the script and in the files that it sources or starts."""
         texts = [self.text, *(script.text for script in self.files.read.values())]
         return tuple(acceptance for text in texts if b"hcp:" in text.data for acceptance in _accepted(text))
 
@@ -132,9 +132,7 @@ class Followed:
             if self._entered is not None and (folder := _folder(walker)) != self._entered:
                 inside = found.context.with_options("shell", (Option("folder", folder, span, "cd"),), None)
                 found = found._replace(context=inside)
-            doubt = walker.doubts[-1] if walker.doubts else None
-            prologue = prologue_of(walker, self.context, found)
-            self.launches.append(Launched(found, walker.environment(), doubt, prologue))
+            self.launches.append(Launched(found, walker.environment(), walker.doubts[-1] if walker.doubts else None))
             walker.found += 1
         started = tuple(self.launches[count:])
         if (word := argument_of(items)) is None:
@@ -193,6 +191,7 @@ class Followed:
         self.unread.append(HcpError(found, wanted="a training command", do=do))
 
     def _script(self, walker: Walker, handed: Handed) -> Status:
+        """A script that the words pass to another shell."""
         if walker.shells >= MAX_SHELLS:
             return None
         given = {name: Var(value, None, True, span) for name, (value, span) in handed.context.environment.items()}
@@ -241,6 +240,7 @@ class Followed:
         return self.files.find(path, here)
 
     def _file(self, walker: Walker, handed: Handed, path: Value, given: dict[str, Var]) -> Status:
+        """A script in its own file."""
         path = seen_from_folder(walker, path)
         shown = text_of(path) or below(path) or text_of(path[-1:]) or "a script"
         script = self.files.find(path, _folder(walker))
@@ -264,6 +264,7 @@ def _accepted(text: ScriptText) -> Iterator[Acceptance]:
 
 
 def _folder(walker: Walker) -> Value:
+    """The current folder."""
     return walker.lookup(PWD, walker.here)[0]
 
 

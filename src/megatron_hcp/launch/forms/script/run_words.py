@@ -30,11 +30,6 @@ class RunWords:
         self._taken_in: dict[tuple[RunTime, str, bool], str | None] = {}
         self._sources: dict[RunTime, tuple[str, ...]] = {}
 
-    @property
-    def takes_in_more(self) -> bool:
-        """Whether the job takes in a file beside all that precedes the training, and so a second time."""
-        return any(not run.is_whole for run in self._sources)
-
     def output(self, part: Hole | Unseen) -> str | None:
         """The variable that holds what a command prints; None if there is none, or not one that the job can run."""
         return None if part.output is None else self._output(part.output)
@@ -58,8 +53,7 @@ class RunWords:
         variable = variable or self._next
         self._sources[run] = (variable, *names)
         self.outputs[variable] = command
-        why = f"?neither set outside nor by what the launch {'does first' if run.is_whole else 'sources'}"
-        told = "${" + name + (why if is_demanded else "-") + "}"
+        told = "${" + name + ("?neither set outside nor by what the launch sources" if is_demanded else "-") + "}"
         own = self._next
         self.outputs[own] = f'{LAUNCH_CHOICE}eval "${variable}"; printf \'%s\' "{told}")'
         return own
@@ -101,10 +95,9 @@ class RunWords:
 
     def _substitution(self, run: RunTime, command: str) -> str | None:
         """`$(…)` that sets what a command reads, and runs it as the script does: it may fail, or find nothing set."""
-        of_job = OF_THE_JOB & (run.reads - run.variables.keys())
-        if of_job and not run.is_whole:
+        if OF_THE_JOB & (run.reads - run.variables.keys()):
             return None
-        known: list[str | None] = [f"unset -v {' '.join(sorted(of_job))}"] if of_job else []
+        known: list[str | None] = []
         for name, var in run.variables.items():
             value = self._list(var.items) if var.items is not None else self._text(var.value or ())
             if value is None and name not in run.reads:  # only a file that nobody reads might ask for it
@@ -118,8 +111,7 @@ class RunWords:
         end = "\n" if "\n" in command or "#" in command else ""
         text = f"{LAUNCH_CHOICE}{'; '.join(filter(None, [*known, command]))}{end})"
         is_shown = all(letter.isprintable() or letter in "\n\t" for letter in text)  # the job's script is printed
-        is_told = run.is_whole or (len(text) < _MAX_TEXT and _is_of_job(text))
-        return text if None not in known and is_shown and len(text) < 4 * _MAX_TEXT and is_told else None
+        return text if None not in known and is_shown and len(text) < _MAX_TEXT and _is_of_job(text) else None
 
     def _list(self, items: Items) -> str | None:
         words = [self._word(item, splits=False) for item in items]

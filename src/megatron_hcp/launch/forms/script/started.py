@@ -4,16 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 from megatron_hcp.bash.state import Var
 from megatron_hcp.bash.value import Field, Hole, Item, Items, Span, Unseen, Value
 from megatron_hcp.ground.record import NamedTuple
 from megatron_hcp.launch.forms.script.options import Option
-
-if TYPE_CHECKING:
-    from megatron_hcp.bash.walker import Walker
-    from megatron_hcp.launch.forms.script.prologue import Prologue
 
 
 class StartContext(NamedTuple):
@@ -59,7 +54,6 @@ class Launched(NamedTuple):
     environment: dict[str, Var]
     doubt: str | None
     """The condition (undecidable here) under which it is started."""
-    prologue: Prologue | None = None
 
 
 class Handed(NamedTuple):
@@ -93,13 +87,3 @@ def from_outside(context: StartContext, item: Item) -> Handed | None:
     if not isinstance(part, Hole | Unseen) or not part.outside.isidentifier():
         return None
     return Handed(context, (Hole(part.reason, part.span, outside=part.outside),))
-
-
-def prologue_of(w: Walker, context: StartContext, found: Started) -> Prologue | None:
-    """What the job may have to run before it can tell a program's words; in a container, it can't."""
-    is_known = all(isinstance(item, Field) and item.text is not None for item in found.arguments)
-    if is_known or any(name.startswith(("docker.", "pod.")) or ".container_" in name for name in context.options):
-        return None
-    from megatron_hcp.launch.forms.script.prologue import prologue  # few scripts need it
-
-    return prologue(w, found.span, context.by_srun or context.start is not None)
