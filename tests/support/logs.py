@@ -18,6 +18,7 @@ CONTEXT_OF = {
     "rendezvous-refused": '  File "torch/distributed/rendezvous.py", line 189, in _create_c10d_store\n',
     "gloo-start": '  File "megatron/training/initialize.py", line 96, in initialize_megatron\n',
     "rendezvous-name": "The IPv6 network addresses of (n1.pool, 29500) cannot be retrieved (gai error: -2 - x)\n",
+    "hub-name": "'[Errno -2] x' thrown while requesting HEAD https://huggingface.co/a/b/resolve/main/config.json\n",
     "hang-at-exit": "[after training is done] datetime: 2026-02-05 18:02:41\n",
 }
 """Signature -> what stands above the line, where the signature asks for that; all others ask for dynamic CP's."""

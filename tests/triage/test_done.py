@@ -75,3 +75,29 @@ def test_what_a_script_ends_itself_after_its_program_ended_well_is_no_failure(tm
     warned = "0: [x] bos_token_id must be within the vocabulary. This may result in unexpected behavior.\n"
     done = "{'train_runtime': 2.1, 'epoch': 1.0}\nsrun finished with exit code 0\n"
     assert _read(tmp_path, e_err=warned, e_out=STEPS + done).state == "no-failure"
+
+
+REPORTED = "Training finished iteration 5 at 2026-11-28 12:44:40. Total running time: 1min 2s\n"
+"""Of Ray Tune, python/ray/tune/experimental/output.py, of each report of a trial."""
+DRIVER_ENDED = (
+    'Traceback (most recent call last):\n  File "fit.py", line 31, in <module>\n    print(trainer.fit())\n'
+    "ray.train.TrainingFailedError: The Ray Train run failed. Please inspect the previous error messages\n"
+)
+
+
+def test_a_report_of_a_trial_is_not_the_end_of_the_training(tmp_path):
+    assert _read(tmp_path, a_log=STEPS + REPORTED + DRIVER_ENDED).state == "failed"
+    assert _read(tmp_path, b_log=STEPS + REPORTED).state == "running"
+
+
+def test_what_ray_passes_on_late_does_not_show_that_its_driver_went_on(tmp_path):
+    late = "".join(f"(RayTrainWorker pid={pid}) step 130 loss 3.9390\n" for pid in (10235, 10069, 10070, 10071))
+    own = "".join(f"step {step} loss 3.9390\n" for step in range(130, 134))
+    assert _read(tmp_path, a_log=STEPS + DRIVER_ENDED + late).state == "failed"
+    assert _read(tmp_path, b_log=STEPS + DRIVER_ENDED + own).state == "running"
+    assert _read(tmp_path, c_log=STEPS + DRIVER_ENDED.replace("<module>", "retry") + late).state == "running"
+
+
+def test_training_may_be_done_in_another_language(tmp_path):
+    for number, said in enumerate(("Treinamento concluído com sucesso", "训练完成")):
+        assert _read(tmp_path, **{f"n{number}_log": f"ERROR - no cache\n{said}\n"}).state == "no-failure"

@@ -84,3 +84,36 @@ def test_a_program_that_ends_when_it_was_told_to_has_finished(tmp_path, why):
 )
 def test_what_only_speaks_of_preemption_stops_nothing(tmp_path, said):
     assert _read(tmp_path, STEPS + said).failure is None
+
+
+CANCELLED = "slurmstepd: error: *** JOB 12 ON n1 CANCELLED AT 2026-08-22T10:00:40 ***\n"
+
+
+@pytest.mark.parametrize(
+    "later", ["2026-08-24 11:29:43 done", "wandb: Find logs at: ./wandb/run-20260824_112943-a1/logs"]
+)
+def test_a_log_that_another_job_wrote_on_in_is_of_that_job(tmp_path, later):
+    assert _read(tmp_path, f"{STEPS}{CANCELLED}{later}\n").state == "running"
+    failed = _read(tmp_path, f"{STEPS}{CANCELLED}ValueError: no tokenizer\n{later}\n")
+    assert failed.failure.message == "ValueError: no tokenizer"
+
+
+@pytest.mark.parametrize("later", ["2026-08-22 10:01:10 bye", "2026-08-22 09:59:59 bye"])
+def test_a_job_that_is_ended_may_still_say_so(tmp_path, later):
+    assert _read(tmp_path, f"{STEPS}{CANCELLED}{later}\n").state == "stopped"
+
+
+def test_the_silence_before_a_job_was_stopped_is_told(tmp_path):
+    terminated = (
+        "W0822 10:0{}:43.000000 12 torch/distributed/elastic/agent/server/api.py:719] Received 15 death signal\n"
+    )
+    silent, busy = (_read(tmp_path, STEPS + terminated.format(minute)).advice for minute in (1, 0))
+    assert silent.action == busy.action == "restart"
+    assert "100 s after its last training step" in silent.reason  # from 10:00:03
+    assert "after its last" not in busy.reason
+
+
+def test_a_folder_that_a_script_does_not_find_says_nothing_of_what_trained(tmp_path):
+    listed = "ls: cannot access '/ckpt': No such file or directory\n"
+    assert triage(write_logs(tmp_path, a_err=listed, a_out=STEPS), CpPlan()).state == "running"
+    assert triage(write_logs(tmp_path, b_err=listed, b_out="ready\n"), CpPlan()).unnamed is not None

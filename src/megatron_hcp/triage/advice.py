@@ -15,12 +15,14 @@ Action = Literal["stop", "restart", "restart-without-node"]
 
 
 class Attempt(NamedTuple):
-    """How one attempt of the job ended; `failure` None: no failure is in its logs; `begins`: they show its start."""
+    """How one attempt of the job ended; `failure` None: no failure is in its logs; `begins`: they show its start;
+    `silent`: seconds since its last step."""
 
     number: int
     failure: Failure | None
     steps: int
     begins: bool
+    silent: float = 0
 
 
 class Advice(NamedTuple):
@@ -54,7 +56,7 @@ def advise(attempts: tuple[Attempt, ...]) -> Advice | None:
         return None
     failure, steps = attempts[-1].failure, attempts[-1].steps
     if failure.is_from_outside:
-        return Advice("restart", _from_outside(failure, steps, attempts[-1].begins))
+        return Advice("restart", _from_outside(failure, attempts[-1]))
     why, again = why_again(failure, steps), failure.signature.again
     if why:
         return Advice("stop", f"the same launch would fail the same way: {why}")
@@ -93,14 +95,20 @@ _NOT_STARTED = ("rollout-engine",)
 """Signatures of servers that the job starts itself."""
 
 
-def _from_outside(failure: Failure, steps: int, begins: bool) -> str:
+_SILENT_S = 60
+
+
+def _from_outside(failure: Failure, last: Attempt) -> str:
     if failure.signature.id in _ASKED_FOR or (failure.kind == "report" and failure.exit_code in INTERRUPTED):
         return (
             "somebody ended it: unless it hung, nothing has to be mended, and the next attempt goes on from its state"
         )
-    if not steps and (failure.signature.role == "echo" or (begins and failure.signature.id == _TIME_LIMIT)):
+    if not last.steps and (failure.signature.role == "echo" or (last.begins and failure.signature.id == _TIME_LIMIT)):
         return "it was stopped from outside; these logs show no training step before that: look whether it hung"
-    return "it was stopped from outside; the next attempt continues from the last checkpoint"
+    silence = ""
+    if last.silent >= _SILENT_S:
+        silence = f", {last.silent:.0f} s after its last training step: look whether it hung, if steps take less"
+    return f"it was stopped from outside{silence}; the next attempt continues from the last checkpoint"
 
 
 _OF_A_RESTART = ("gloo-loopback", "gloo-connect", "gloo-interface", "port-taken")

@@ -15,6 +15,7 @@ from megatron_hcp.triage.events import HANGS, LASTING, FileEvents
 from megatron_hcp.triage.failure import Failure, failures_by_step, with_ends
 from megatron_hcp.triage.inputs.dry_run import DryRunRefusal
 from megatron_hcp.triage.is_cp_on import CpPlan, CpVerdict, judge
+from megatron_hcp.triage.line import seconds_of
 from megatron_hcp.triage.line_reader import LineReader
 from megatron_hcp.triage.logged_job import LoggedJob
 from megatron_hcp.triage.ranks.uneven import is_done as is_at_last_step
@@ -113,7 +114,8 @@ def conclude(reader: LineReader, plan: CpPlan, dumped: Waited | None, dump: Path
         by_step.append(failed)
         alike = [entry for entry in own if not failed or _is_of(failed[0], entry)]
         steps, begins = sum(entry.steps for entry in alike), any(entry.begins for entry in alike)
-        attempts.append(Attempt(number, failed[0] if failed else None, steps, begins))
+        failure = failed[0] if failed else None
+        attempts.append(Attempt(number, failure, steps, begins, _silent(failure, alike)))
     # A launcher that would start its ranks again, and finds that another gave up, tells the end of the attempt before.
     while len(numbers) > 1 and numbers[-1] > job.attempt and not attempts[-1].steps and _is_echo(attempts[-1].failure):
         del attempts[-1], numbers[-1], by_step[-1]
@@ -202,6 +204,13 @@ def _consequences(attempts: Sequence[Attempt], files: Sequence[FileEvents]) -> t
     return later if in_place and is_met and later[-1].failure else ()
 
 
+def _silent(failure: Failure | None, parts: Sequence[FileEvents]) -> float:
+    if failure is None or failure.when is None:
+        return 0
+    steps = [entry.last_step for entry in parts if entry.path == failure.path and entry.last_step]
+    return seconds_of(failure.when) - seconds_of(max(steps, default=failure.when))
+
+
 def _is_of(failure: Failure, entry: FileEvents) -> bool:
     """Whether a log may tell of the task of a job array, and of the srun step, that failed."""
     return entry.name.task == failure.task and (not failure.step or entry.step in ("", failure.step))
@@ -255,6 +264,8 @@ def _unknown_line(files: Sequence[FileEvents], failure: Failure | None) -> tuple
         if drivers and entry.kind == "worker":
             continue  # Ray's driver shows its lines too
         event = entry.pending.get("unknown")
+        if event and event.line.body.startswith("ls: ") and any(other.steps for other in files):
+            continue  # a script's look at a folder: what trained does not need it
         if event and not (failure and failure.path == entry.path and failure.line <= event.number):
             return entry.path, event.number, said_text(event.line.body)
     if failure or any(entry.steps for entry in files):

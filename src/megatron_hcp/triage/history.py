@@ -10,8 +10,8 @@ from pathlib import Path
 from megatron_hcp.triage.course.kinds import counted_of, kind_of
 from megatron_hcp.triage.events import NCCL_WARNS, OFTEN, Event, FileEvents
 from megatron_hcp.triage.inputs.log_name import kind_of_log, read_name
-from megatron_hcp.triage.line import Line, read_line, without_figures
-from megatron_hcp.triage.raised.survived import RAISED
+from megatron_hcp.triage.line import Line, last_time, read_line, seconds_of, without_figures
+from megatron_hcp.triage.raised.survived import RAISED, RAYS_PROCESS
 from megatron_hcp.triage.scan import Hit
 from megatron_hcp.triage.signatures.progress import NCCL_IS_UP, ONE_DONE, is_of_training
 from megatron_hcp.triage.signatures.row import Role
@@ -37,6 +37,10 @@ _LOOKED_THROUGH, _BELOW_END = 8192, 8192
 _RAISED = re.compile(rb"(?:[\w.]{1,80}\.)?[A-Z]\w{1,60}(?:Error|Exception|Interrupt|Exit|Iteration)\b")
 """The last line of an exception: a process has ended there, where the log is that of one."""
 _OF_GONE: tuple[Role, ...] = ("unknown", "effect")
+_DRIVER_ENDS = re.compile(rb"ray\.[\w.]{1,80}\.(?:TrainingFailed|WorkerGroup|Controller)Error: ")
+_OF_SCRIPT = b", in <module>"
+_WANDB_TIME = re.compile(r"\brun-(....)(..)(..)_(..)(..)(..)-")
+_LATER_S = 600
 _SLURMS = (b"srun: ", b"slurmstepd: ", b"slurmstepd-")
 
 
@@ -55,6 +59,8 @@ class History:
         """Where the program was started again, by torchrun's agent, which only says so where it informs"""
         self._started_at = 0
         """Where that was last"""
+        self._counted = 0
+        self._driver_ended = False
         self._reports: dict[tuple[int | str | None, bytes], tuple[int, int]] = {}
         """torchrun's agent (the task or node of its lines, its process id) -> where it reported, and the steps above"""
 
@@ -78,7 +84,30 @@ class History:
         self.files.append(entry)
         self._looked, self._step_ended, self._reports = 0, False, {}
         self._first = self._again_at = self._job = None
-        self._started_at = 0
+        self._started_at, self._counted, self._driver_ended = 0, 0, False
+
+    def steps_of(self, hit: Hit) -> int:
+        """The steps down to a hit; below the exception that ended Ray's driver, not what Ray passes on late."""
+        begin, self._counted = hit.at - (hit.offset - self._counted), hit.offset + len(hit.line)
+        steps = hit.progress
+        if steps and self._driver_ended:
+            raws = hit.chunk[max(0, begin) : hit.at + len(hit.line)].split(b"\n")
+            own = (raw for raw in raws if not RAYS_PROCESS.match(raw))
+            steps = sum(kind is not None and kind.is_step for kind in map(kind_of, own))
+        if _DRIVER_ENDS.match(hit.line):
+            above = hit.chunk[max(0, hit.at - _LOOKED_THROUGH) : hit.at]
+            self._driver_ended = _OF_SCRIPT in above.rpartition(b"Traceback (most recent call last)")[2]
+        return steps
+
+    def outlive_end(self, end: Hit) -> None:
+        """Forgets, at the end of a log, a cancelled job where a time below is minutes later: another wrote on."""
+        event = self.entry.pending.get("end")
+        if event is None or event.line.when is None or event.signature.id != "job-cancelled":
+            return
+        text = end.chunk[max(0, end.at - _BELOW_END, end.at - (end.offset - event.offset)) : end.at]
+        last = last_time(_WANDB_TIME.sub(r"\1-\2-\3 \4:\5:\6 ", text.decode("utf-8", "replace")))
+        if last and seconds_of(last) > seconds_of(event.line.when) + _LATER_S:
+            _keep(self.entry, [other for other in _events(self.entry) if other.offset > event.offset])
 
     def survive(self, raw: bytes, line: Line) -> None:
         """Forgets what a line shows to have been survived: peers that are gone at a good end, and NCCL's warnings."""
@@ -138,7 +167,7 @@ class History:
         else:
             entry.outlived = _known(last)
         self.files.append(entry)
-        self._reports = {}
+        self._reports, self._driver_ended = {}, False
         return entry
 
     def _is_end_of_process(self, hit: Hit) -> bool:
@@ -186,7 +215,7 @@ class History:
         last.attempt = last.attempt or 0
         entry = self.begin(last.attempt + 1)
         entry.steps, last.steps = last.steps - steps, steps
-        events = sorted((*last.pending.values(), *last.further), key=lambda event: event.offset)
+        events = _events(last)
         _keep(entry, [event for event in events if event.offset > offset])
         _keep(last, [event for event in events if event.offset <= offset])
         entry.ends = [event for event in last.ends if event.offset > offset]
@@ -221,6 +250,10 @@ def parts_by_step(files: Sequence[FileEvents]) -> list[list[FileEvents]]:
         step = entry.step or step
         (steps.setdefault(step, []) if step else other).append(entry)
     return [[*parts, *other] for parts in steps.values()] or [other]
+
+
+def _events(entry: FileEvents) -> list[Event]:
+    return sorted((*entry.pending.values(), *entry.further), key=lambda event: event.offset)
 
 
 def _keep(entry: FileEvents, events: Sequence[Event]) -> None:

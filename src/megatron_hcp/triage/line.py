@@ -216,6 +216,11 @@ def last_time(text: str) -> When | None:
     return _when(last.groupdict()) if last else None
 
 
+def seconds_of(when: When) -> float:
+    month, day, seconds = when
+    return (31 * month + day) * 86_400 + seconds
+
+
 def _when(said: dict[str, str]) -> When | None:
     if "time" not in said:
         return None

@@ -115,6 +115,7 @@ class LineReader:
         """Ends a log, at the hit that stands for its end: where no failure is known, its last words are looked at."""
         if end.idle:
             self._read_idle(end.idle, end, file)
+        self.history.outlive_end(end)
         if is_of_training(self.entry.over):
             return
         if end.offset == end.at and not self.entry.tracebacks and not self.entry.pending.keys() & _KNOWN:

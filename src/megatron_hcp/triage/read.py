@@ -82,7 +82,7 @@ def triage(
             stopped = _Until(plain, block)
             for hit in scan(stopped, reader.words, SPEED_TOKENS, read, begun, kinds):
                 reader.history.follow(hit)
-                reader.entry.progress(hit.progress, hit.finite)
+                reader.entry.progress(reader.history.steps_of(hit), hit.finite)
                 reader.entry.runs = reader.entry.runs or hit.runs
                 if hit.line:
                     reader.read(hit, len(read_paths))

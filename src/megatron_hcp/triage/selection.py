@@ -13,7 +13,7 @@ from pathlib import Path
 
 from megatron_hcp.triage.events import HANGS, NAMES_THE_END, ROLES, STEPS_THAT_SURVIVE, Event, FileEvents
 from megatron_hcp.triage.exit_codes import KILLED
-from megatron_hcp.triage.line import NOBODY, When, without_figures
+from megatron_hcp.triage.line import NOBODY, When, seconds_of, without_figures
 from megatron_hcp.triage.logged_job import LoggedJob
 from megatron_hcp.triage.raised.survived import RAISED
 from megatron_hcp.triage.ranks.ended_first import HAPPENED, Said, awaited, ended_before, odd_one, silent_one
@@ -80,16 +80,11 @@ def _went_on(entry: FileEvents, event: Event, same: Sequence[FileEvents], traine
         return True
     if event.line.when is None:
         return False
-    since = _seconds(event.line.when) + _SURVIVED_S
+    since = seconds_of(event.line.when) + _SURVIVED_S
     return any(
-        other.last_step is not None and _seconds(other.last_step) > since and other.path != entry.path
+        other.last_step is not None and seconds_of(other.last_step) > since and other.path != entry.path
         for other in trained
     )
-
-
-def _seconds(when: When) -> float:
-    month, day, seconds = when
-    return (31 * month + day) * 86_400 + seconds
 
 
 def first_event(

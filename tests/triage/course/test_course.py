@@ -176,3 +176,14 @@ def test_losses_that_change_show_that_the_program_ran_though_no_step_is_counted(
     line = "LR: 0.000001, Acc: 100.0000, Loss: {}"
     assert _read(tmp_path, *(line.format(loss) for loss in (0.31, 0.22, 0.13, 0.12))).state == "no-failure"
     assert _read(tmp_path, *(line.format(0.31) for _ in range(5))).unclear == "no-step"
+
+
+def test_a_bar_of_ultralytics_is_a_step_where_it_trains():
+    bar = "\x1b[K       1/50      10.9G      1.744      3.741        720       1280: 1% {} 3/508 1.6it/s 11.4s<5:13"
+    kind = kind_of(bar.format("╸───────────").encode())
+    assert kind and kind.is_step and not kind.counter
+    assert counted(bar.format("━━━━━━━━━━━━").encode()) == 3
+    scan = "train: Scanning /d/labels/train.cache... 8114 images: 100% ━━━━ 8122/8122 53.1it/s 0.0s"
+    assert kind_of(scan.encode()) is None
+    checked = "      Class     Images  Instances      Box(P          R      mAP50): 13% ━─── 3/24 1.1it/s 2.2s<19.1s"
+    assert not (kind := kind_of(checked.encode())) or not kind.is_step

@@ -36,6 +36,16 @@ OWN = ("/srv/u/run/train.py", 12, "main", "fit(model, batch)")
         (OWN, "ModuleNotFoundError: No module named 'amp_C'", ["apex", "--cuda_ext", "train.py:12"]),
         (OWN, "ModuleNotFoundError: No module named 'megatron.training'", ["PYTHONPATH", "Megatron-LM"]),
         (OWN, "ModuleNotFoundError: No module named 'qqzz'", ["pip install qqzz"]),
+        (
+            OWN,
+            "AttributeError: module 'transformer_engine' has no attribute 'pytorch'",
+            ["without its part for pytorch", "transformer_engine[pytorch]"],
+        ),
+        (
+            OWN,
+            "ValueError: The shape must match the shape of target shape: [512, 3], but now shape is [513, 3].",
+            ["a sample gives 513 entries where 512", "train.py:12"],
+        ),
         (OWN, "AttributeError: module 'te.x' has no attribute 'y'", ["`y`", "pip show te"]),
         (OWN, "AttributeError: module 'torch._C' has no attribute '_cuda_setDevice'", ["build for CPUs"]),
         (("t.py", 3, "f", "p = val.to(dtype)"), "AttributeError: 'NoneType' object has no attribute 'to'", ["`val`"]),
@@ -217,3 +227,16 @@ def test_a_step_names_the_part_of_the_software_that_raised_it(tmp_path):
     frame = ("/x/megatron/core/datasets/gpt_dataset.py", 9, "build", "self.index[0]")
     assert "it comes from the data: " in " ".join(_steps(tmp_path, OWN, frame, said="RuntimeError: it broke"))
     assert "it comes from" not in " ".join(_steps(tmp_path, OWN, said="RuntimeError: it broke"))
+
+
+def test_of_a_hub_whose_name_is_not_known_the_files_are_fetched_before_the_job(tmp_path):
+    asked = "'[Errno -2] Name or service not known' thrown while requesting HEAD https://huggingface.co/a/b\n"
+    said = "httpx.ConnectError: [Errno -2] Name or service not known\n"
+    texts = [
+        diagnosis_json(triage(write_logs(tmp_path, **{name: log + HEAD + _frame(*OWN) + said}), CpPlan()), None)
+        for name, log in (("a_log", asked), ("b_log", ""))
+    ]
+    hub, other = (" ".join(text["first_failure"]["next"]) for text in texts)
+    assert "fetch the files before the job" in hub
+    assert "the server" not in hub
+    assert "fetch" not in other

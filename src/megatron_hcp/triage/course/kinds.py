@@ -23,8 +23,8 @@ NO_COUNTER = b"a figure without a counter"
 LONGEST = 4000
 """Bytes of a line that are looked at."""
 _HINT = re.compile(
-    rb"[Ss]tep|STEP|[Ii]ter|ITER|[Ee]poch|EPOCH|[Bb]atch|BATCH|[Uu]pdate|[Ee]pisode|%\||verflow|OVERFLOW|eval|metrics|"
-    rb"[Tt]rain|[Cc]heckpoint|[Ll]oss|LOSS|exits successfully|time \(ms\)"
+    rb"[Ss]tep|STEP|[Ii]ter|ITER|[Ee]poch|EPOCH|[Bb]atch|BATCH|[Uu]pdate|[Ee]pisode|%\||% \xe2|verflow|OVERFLOW|eval|"
+    rb"metrics|[Tt]rain|[Cc]heckpoint|[Ll]oss|LOSS|exits successfully|time \(ms\)"
 )
 """Every line that has a kind holds one of these: a quick look at the others is enough."""
 _ERROR_LINE = re.compile(rb"\b(?:[A-Z]\w*(?:Error|Exception)|ERROR|CRITICAL|FATAL|Traceback)\b|^\s+File \"")
@@ -50,14 +50,20 @@ _FIGURE = re.compile(
 )
 """A figure that other lines than a step's state too: it takes a counter that grows beside it."""
 _FINITE = re.compile(rb"(?i)(?<![a-z])(?:loss|grad(?:ient)?[_ ]norm)" + _VALUE.partition(rb"|nan")[0] + rb")")
-_BAR = re.compile(rb"\d{1,3}%\|[^|\n]{0,400}\|\s{0,3}(?P<number>\d+)/\d+(?:\s{0,2}\[(?P<rates>[^\]\n]{0,600}))?")
+_BAR = re.compile(
+    rb"\d{1,3}%(?:\|[^|\n]{0,400}\|\s{0,3}| (?:\xe2[\x94\x95].){1,60} )"
+    rb"(?P<number>\d+)/\d+(?:\s{0,2}\[?(?P<rates>[^\]\n]{0,600}))?"
+)
 _RATE = re.compile(rb"\d\s?(?:it/s|s/it)")
 _FIGURES = re.compile(rb"[\d\s]+")
 _BLOCK = re.compile(
     rb"\[\s{0,8}(?:step|iter|iteration|epoch|batch)[=: ]\s{0,3}\d{1,9}\s?/\s?\d{1,9}[^\]\n]{0,20}\]:?\s{0,9}\Z"
 )
 """The head of a step that goes on over the lines below it: `[batch=366/48000]:`."""
-_OF_TRAINING = re.compile(rb"(?i)train|epoch|iter|step|progress|episode|update|loss|policy|critic|actor")
+_OF_TRAINING = re.compile(
+    rb"(?i)train|epoch|iter|step|progress|episode|update|loss|policy|critic|actor|\d/\d{1,6}\s{1,9}[\d.]{1,6}G\s"
+)
+"""Words in the description of a bar; Ultralytics' training states the epoch and the GPU's memory: `3/50  9.15G`."""
 _OF_OTHERS = re.compile(
     rb"(?i)dataset|split|load|shard|token|download|fetch|sanity|prompt|captur|generat|convert|filter|cache|file|evict|warm"
 )

@@ -157,7 +157,7 @@ def _is_followed(hit: Hit, line: Line) -> bool:
 
 
 _LOGGED = ("ERROR", "WARNING", "INFO")
-_RAYS_PROCESS = re.compile(rb"[^()\n]{0,20}\((?:[\w.\[\]=]{1,100} )?(pid=\d{1,10}[,)])")
+RAYS_PROCESS = re.compile(rb"[^()\n]{0,20}\((?:[\w.\[\]=]{1,100} )?(pid=\d{1,10}[,)])")
 _GOES_ON = 3
 """So many lines that a process writes after its exception show that it did not end."""
 
@@ -177,7 +177,7 @@ _AFTERMATH = re.compile(
 
 def goes_on(hit: Hit) -> bool:
     """Whether the process of Ray that wrote a line writes on, and not about the same exception alone."""
-    process = _RAYS_PROCESS.match(hit.line)
+    process = RAYS_PROCESS.match(hit.line)
     if process is None:
         return False
     below = hit.chunk[hit.at + len(hit.line) : hit.at + _FURTHER].split(b"\n")

@@ -102,7 +102,7 @@ _FILE = re.compile(r"(?<![\w./'\"(])['\"(]?(?P<file>(?:/|\./|\w[\w.-]{0,60}/)[\w
 _QUOTED = re.compile(r"(?<!\w)(?:'[\w.-]{2,60}'|`[\w.-]{2,60}`)(?!\w)")
 _MOST_NAMES = 4
 _DATA_KEY = re.compile(r"(?i)batch|sample|row|item|example|data|feature|record|column|entry|line|collate|\bdocs?\b")
-_ASKED_FOR = re.compile(r"(?P<owner>[\w.]{1,60})\[['\"]")
+_ASKED_FOR = re.compile(r"(?<![\w.])(?P<owner>[\w.]{1,60})\[['\"]")
 _FILE_KEY = re.compile(r"(?i)state|ckpt|checkpoint|weight|param_group|tensor")
 _OPTION_KEY = re.compile(r"(?i)conf|cfg|arg|option|kwarg|setting|registry|mapping|param")
 

@@ -156,6 +156,12 @@ ENVIRONMENT: tuple[Signature, ...] = (
         "WANDB_MODE=offline lets the training run without it; otherwise set WANDB_API_KEY",
     ),
     fault(
+        "hub-name",
+        r"^[\w.]{0,80}(?:Connect\w{0,20}Error|gaierror): .{0,80}(?:Name or service not known|name resolution)",
+        "this node cannot resolve the hub's name",
+        context=r"thrown while requesting [A-Z]{3,6} https?://",
+    ),
+    fault(
         "host-name",
         r"gaierror: |Name or service not known|[Tt]emporary failure in name resolution|Could not resolve host",
         "this node cannot resolve a host name",

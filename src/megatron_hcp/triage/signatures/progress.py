@@ -26,13 +26,16 @@ _TRAINED = (
     b"inished training",
     b"ompleted training",
     b"xiting normally",
+    *map(str.encode, ("einamento concluído", "ntrenamiento completado", "训练完成")),
 )
 """Of any program's training, in plain words."""
 _NOT_YET = re.compile(
     rb"(?i)\b(?:before|until|when|once|after|if|not|un)[\s-]{1,3}(?:the )?(?:training|finished|completed|exiting)\b|"
-    rb"\b(?:with|by|or|on|due to)\b.{0,20}\b(?:errors?|fail\w{0,5}|interrupt\w{0,3}|exceptions?)\b|unexpected|premature"
+    rb"\b(?:with|by|or|on|due to)\b.{0,20}\b(?:errors?|fail\w{0,5}|interrupt\w{0,3}|exceptions?)\b|"
+    rb"unexpected|premature|finished iteration"
 )
-"""What is no word on a good end: verl's asynchronous trainer is `completed or interrupted` after a failure too."""
+"""What is no word on a good end: verl's asynchronous trainer is `completed or interrupted` after a failure too, and Ray
+Tune says so of each report."""
 DONE: dict[bytes, frozenset[Role]] = {
     b"[after training is done]": ECHOES,
     b"[exiting program a": ECHOES,
@@ -158,12 +161,13 @@ HARMLESS = re.compile(
     r"(?i)executing job with overrides|not a git |git root error|detected dubious|pip's dependency resolver|"
     r"nthreads cannot be larger than environment variable|could not find arguments in the checkpoint|"
     r"could not find the metadata file|will not load any checkpoints?|Using the latest cached version|"
-    r"taking the entire process down|^error message summary:$|"
+    r"taking the entire process down|as zero FLOPs|^error message summary:$|"
     r"unable to register \w{1,20} (?:factory|plugin)|continuing (?:to|with|without) |"
     r"(?<![a-z])(?:errors|failures)[:=] ?0$|\bnum(?:ber)?[ _](?:(?!num)[\w ]){0,60}(?:error|fail)[\w /()]{0,40}[:=] ?0$"
 )
 """What programs print as an error and go on: Hydra, git (also in wandb), pip, numexpr, Megatron-LM, datasets,
-TensorFlow; Paddle's headline; torch, below what it met in NCCL; what says that it goes on; a count of no failures."""
+TensorFlow; Paddle's headline and count of FLOPs; torch, below what it met in NCCL; what says that it goes on; a count
+of no failures."""
 
 
 def last_words(tail: bytes) -> tuple[int, Line] | None:
