@@ -12,7 +12,7 @@ from megatron_hcp.ground.record import NamedTuple
 from megatron_hcp.launch.fact import LAUNCH_FOLDER, Argument, RunText
 from megatron_hcp.launch.forms.script.run_words import RunWords, below_folder, is_carried
 
-_PATH = re.compile(r"/[\w./:=,@%+*?-]*\Z").match
+_PATH = re.compile(r"/[\w./:=,@%+*?-]*")
 
 
 class CommandWords(NamedTuple):
@@ -81,7 +81,7 @@ def _argument(item: Item, before: Item | None, run: RunWords) -> Argument | None
         return None
     homes = [part.is_home for part in item.parts if isinstance(part, Lit) and part.text]
     if (text := item.text) is not None and not any(homes[1:]):
-        if _PATH(text) and {*text} & {*"*?"} and _is_bare(item, text):
+        if _PATH.fullmatch(text) and {*text} & {*"*?"} and _is_bare(item, text):
             return RunText((text,), (False,), splits=True)
         return RunText(("~", text[1:]), (False, False)) if text[:2] == "~/" and not homes[0] else text
     parts: list[tuple[str, bool]] = []
