@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import gcd
+
 from megatron_hcp.core.fits import undivided_width
 from megatron_hcp.rules.cp.view import nearest_divisors, over, tp_fixes
 from megatron_hcp.rules.rule import Example, Fix, Problem, rule
@@ -52,14 +54,11 @@ def tp_divides_heads(v: View) -> Problem | None:
 
 
 def _heads_near(v: View) -> tuple[Fix, ...]:
-    """A number of heads that the layout can split, where the launch writes one that no size of it divides: 33."""
-    heads = v.heads // v.tp * v.tp
-    hidden, groups, written = v.get("hidden_size"), v.get("kv_heads"), v.fact("heads")
-    is_odd = all(v.heads % size for size in range(2, v.tp + 1) if v.tp % size == 0)
-    if not heads or not is_odd or written is None or written.origin != "launch":
+    """The nearest lower number of heads, where the launch writes one that no part of the TP size divides: 33 at 8."""
+    is_written = (fact := v.fact("heads")) is not None and fact.origin == "launch"
+    if not is_written or gcd(v.heads, v.tp) > 1:
         return ()
-    if (hidden is not None and hidden % heads) or (groups not in (None, v.heads) and heads % groups):
-        return ()
+    heads = max(v.heads // v.tp, 1) * v.tp
     return (Fix({"heads": heads}, f"{heads} attention heads"),)
 
 

@@ -121,6 +121,22 @@ FIXES: list[FixRow] = [
         "world_size=8",
         ("num_attention_heads=32", "tensor_model_parallel_size=1"),
     ),
+    (
+        "TP001",
+        "mlm",
+        f"{TP} 8 --num-attention-heads 67",
+        "world_size=8",
+        ("num_attention_heads=64", "tensor_model_parallel_size=1"),
+    ),
+    (
+        "TP001",
+        "mlm",
+        f"{TP} 8 --num-attention-heads 7",
+        "world_size=8",
+        ("num_attention_heads=8", "tensor_model_parallel_size=1"),
+    ),
+    # A part of the TP size divides 6 heads.
+    ("TP001", "mlm", f"{TP} 4 --num-attention-heads 6", "world_size=4", ("tensor_model_parallel_size=2",)),
     ("TP001", "bridge", "", "heads=7 tp=2", ("model.tensor_model_parallel_size=7",)),  # of KV heads nothing is known
     # 5 and 10 divide the query heads, and neither divides nor is a multiple of 6 KV heads.
     (
