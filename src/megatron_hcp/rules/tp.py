@@ -56,9 +56,9 @@ def tp_divides_heads(v: View) -> Problem | None:
 def _heads_near(v: View) -> tuple[Fix, ...]:
     """The nearest lower number of heads, where the launch writes one that no part of the TP size divides: 33 at 8."""
     is_written = (fact := v.fact("heads")) is not None and fact.origin == "launch"
+    heads = v.heads // v.tp * v.tp
     if not is_written or gcd(v.heads, v.tp) > 1:
         return ()
-    heads = max(v.heads // v.tp, 1) * v.tp
     return (Fix({"heads": heads}, f"{heads} attention heads"),)
 
 
