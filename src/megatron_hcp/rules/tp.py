@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from math import gcd
-
 from megatron_hcp.core.fits import undivided_width
 from megatron_hcp.rules.cp.view import nearest_divisors, over, tp_fixes
 from megatron_hcp.rules.rule import Example, Fix, Problem, rule
@@ -49,17 +47,8 @@ def tp_divides_heads(v: View) -> Problem | None:
         found=f"{v.heads} attention heads at tensor_model_parallel_size {v.tp}",
         wanted=f"a tensor_model_parallel_size that divides {v.heads}",
         facts=("tp", "heads"),
-        fixes=(*_heads_near(v), *tp_fixes(v)),
+        fixes=tp_fixes(v),
     )
-
-
-def _heads_near(v: View) -> tuple[Fix, ...]:
-    """The nearest lower number of heads, where the launch writes one that no part of the TP size divides: 33 at 8."""
-    is_written = (fact := v.fact("heads")) is not None and fact.origin == "launch"
-    heads = v.heads // v.tp * v.tp
-    if not is_written or gcd(v.heads, v.tp) > 1:
-        return ()
-    return (Fix({"heads": heads}, f"{heads} attention heads"),)
 
 
 @rule(

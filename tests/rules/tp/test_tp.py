@@ -113,30 +113,6 @@ FIXES: list[FixRow] = [
     ("TP002", "mlm", f"--tp-comm-overlap {TP} 2", "", ("sequence_parallel=true", "tp_comm_overlap=false")),
     ("TP003", "mlm", "--distribute-saved-activations", "", ("distribute_saved_activations=false",)),
     ("TP001", "mlm", "", "heads=64 kv_heads=8 tp=3", ("tensor_model_parallel_size=2", "tensor_model_parallel_size=4")),
-    # No size of the layout divides 33 heads, which the launch writes itself.
-    (
-        "TP001",
-        "mlm",
-        f"{TP} 8 --num-attention-heads 33",
-        "world_size=8",
-        ("num_attention_heads=32", "tensor_model_parallel_size=1"),
-    ),
-    (
-        "TP001",
-        "mlm",
-        f"{TP} 8 --num-attention-heads 67",
-        "world_size=8",
-        ("num_attention_heads=64", "tensor_model_parallel_size=1"),
-    ),
-    (
-        "TP001",
-        "mlm",
-        f"{TP} 8 --num-attention-heads 7",
-        "world_size=8",
-        ("tensor_model_parallel_size=1",),
-    ),
-    # A part of the TP size divides 6 heads.
-    ("TP001", "mlm", f"{TP} 4 --num-attention-heads 6", "world_size=4", ("tensor_model_parallel_size=2",)),
     ("TP001", "bridge", "", "heads=7 tp=2", ("model.tensor_model_parallel_size=7",)),  # of KV heads nothing is known
     # 5 and 10 divide the query heads, and neither divides nor is a multiple of 6 KV heads.
     (
