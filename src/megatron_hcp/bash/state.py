@@ -85,7 +85,6 @@ class State:
         """What may have set any variable, a file or a command's output, and the line that takes it in."""
         self.sourced_file = ""
         self.taking: RunTime | None = None  # the script's text that takes it in, for the job
-        self.output_of: Callable[[Items, Mapping[str, object]], str | None] = lambda *command: None  # what it prints
         self.submitting: Collection[str] = ()  # commands that count although `$(…)` captures what they print
         self.name = f"./{script.text.file.rpartition('/')[2]}"
         """The script's file, as seen from its folder: `$0`."""

@@ -35,7 +35,7 @@ from megatron_hcp.bash.syntax import (
     Subshell,
     WhileLoop,
 )
-from megatron_hcp.bash.value import Field, Items, Lit, Span
+from megatron_hcp.bash.value import Field, Items, Span
 from megatron_hcp.bash.walker import Prefix, Status, Walker
 
 
@@ -62,9 +62,6 @@ def _started(w: Walker, items: Items, prefix: Prefix, span: Span) -> Status:
         return BUILTINS[name](w, items[1:], prefix, span)
     if name is not None and name in w.functions:
         return w.call(name, items[1:])
-    if w.printed is not None and (output := w.output_of(items, prefix)) is not None:
-        w.printed.append(Lit(output, span, False))
-        return True
     if w.printed is not None:
         w.spoiled = True
         if name not in w.submitting:

@@ -22,7 +22,6 @@ from megatron_hcp.launch.forms.script.commands import take_apart
 from megatron_hcp.launch.forms.script.files import MAX_CHARACTERS, Files
 from megatron_hcp.launch.forms.script.flags import flag_names
 from megatron_hcp.launch.forms.script.options import Option
-from megatron_hcp.launch.forms.script.outputs import output_of
 from megatron_hcp.launch.forms.script.pbs import pbs_header
 from megatron_hcp.launch.forms.script.slurm import late_directives, sbatch_header, slurm_variable
 from megatron_hcp.launch.forms.script.started import ContainerStart, Handed, Launched, StartContext, Started
@@ -73,7 +72,6 @@ class Followed:
         self.walker = Walker(self.script, STATEMENTS, self._command, self._variable, self._sourced, arguments)
         self.walker.told, self.files.changed = dict(beside.variables), self.walker.changed
         self.walker.submitting = ("sbatch",)
-        self.walker.output_of = lambda items, prefix: output_of(self.walker, self.files, items, prefix)
         self.walker.is_copied = b"#SBATCH" in text.data  # sbatch runs a copy
         self._read_header(self.script.text)
         if late := late_directives(self.script):
