@@ -1,4 +1,4 @@
-"""Mamba under context parallelism sees whole rows in their order, with a part of the heads; nothing else would be right.
+"""Mamba under context parallelism scans whole rows in their order, with a part of the heads; nothing else is right.
 
 The installed megatron-core's MambaContextParallel exchanges tensors over all ranks, which hold the tokens as attention
 wants them, in chunks i and 2 CP - 1 - i. Each rank must get every token in order, its own heads, and their groups, both
