@@ -195,7 +195,9 @@ def next_steps(failure: Failure, diagnosis: Diagnosis, launch: str | None) -> li
     if is_first_collective(failure, done):
         steps.append(_NETWORK)
     by_code = step_of_code(failure.exit_code) if failure.kind == "report" else ""
-    found = [*changes(failure), *((step, {}) for step in (by_code, *_own_steps(failure, done)) if step)]
+    found, says_all = changes(failure)
+    own = () if says_all else _own_steps(failure, done)
+    found += [(step, {}) for step in (by_code, *own) if step]
     for step, evidence in found:
         if diagnosis.dumps and "TORCH_FR_BUFFER_SIZE" in step:
             continue

@@ -208,7 +208,7 @@ def test_each_row_says_what_to_do_or_why_and_names_only_what_it_can_know():
         assert row.why or row.step, row.shape.pattern
         groups = set(row.shape.groupindex) | set(row.code.groupindex if row.code else ())
         assert set(re.findall(r"{(\w+)}", row.step)) <= known | groups, row.step
-    fields = {"raises", "text", "code", "where", "signature", "why", "why at first", "do", "alone"}
+    fields = {"raises", "text", "code", "where", "signature", "why", "why at first", "do", "alone", "instead"}
     assert all(record.keys() <= fields for record in records("corrections.txt"))
 
 

@@ -24,6 +24,7 @@ class Correction(NamedTuple):
     """Whether `why` holds after training steps too."""
     step: str
     is_alone: bool
+    is_instead: bool
 
 
 @cache
@@ -52,5 +53,6 @@ def _row(said: dict[str, str]) -> Correction:
         said.get("why") or said.get("why at first", ""),
         "why at first" not in said,
         said.get("do", ""),
-        "alone" in said,
+        "alone" in said or "instead" in said,
+        "instead" in said,
     )
