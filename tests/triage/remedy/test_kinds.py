@@ -99,7 +99,7 @@ def _told(tmp_path, log):
         ),
         (
             OWN,
-            "ImportError: \nLlamaTokenizer requires the SentencePiece library but it was not found in your environment.",
+            "ImportError: \nATokenizer requires the SentencePiece library but it was not found in your environment.",
             ["pip install SentencePiece"],
             ["the trainer"],
         ),
@@ -156,7 +156,7 @@ def _told(tmp_path, log):
         (OWN, "botocore.exceptions.NoCredentialsError: Unable to locate credentials", ["the credentials"], ["values"]),
         (
             OWN,
-            "pydantic_core._pydantic_core.ValidationError: 1 validation error for TrainCfg\nlr\n  Input should be a valid "
+            "pydantic_core._pydantic_core.ValidationError: 1 validation error for TrainCfg\nlr\n  Input should be a "
             "number [type=float_parsing, input_value='1e-4x', input_type=str]",
             ["correct lr", "TrainCfg", "'1e-4x'"],
             ["input_value", "lr lr"],
@@ -173,6 +173,25 @@ def _told(tmp_path, log):
             ["are empty"],
             ["so that this holds"],
         ),
+        (OWN, "numpy._core._exceptions._ArrayMemoryError: Unable to allocate 16.0 GiB", ["more memory"], ["values"]),
+        (OWN, "gzip.BadGzipFile: Not a gzipped file (b'{}')", ["of another kind", "train.py:12"], ["values"]),
+        (OWN, "tarfile.ReadError: file could not be opened successfully: method gz", ["of another kind"], ["values"]),
+        (
+            OWN,
+            "FileNotFoundError: [Errno 2] No such file or directory: '/ck/run/.metadata'",
+            ["nothing to resume from", "/ck/run/.metadata"],
+            ["ls -ld"],
+        ),
+        (
+            OWN + _frame("/usr/lib/python3.11/subprocess.py", 1950, "_execute_child", "raise e(n, m)"),
+            "FileNotFoundError: [Errno 2] No such file or directory: 'nvidia-smi'",
+            ["the program nvidia-smi is not found", "PATH"],
+            ["working directory", "mounted"],
+        ),
+        (OWN, "ValueError: invalid literal for int() with base 10: '12L'", ["'12L' is no number"], ["refuses"]),
+        (OWN, "ValueError: could not convert string to float: 'n/a'", ["'n/a' is no number"], ["refuses"]),
+        (OWN, "ValueError: 'adamw' is not a valid Opt", ["'adamw' is none of the values of Opt"], ["refuses"]),
+        (OWN, "ValueError: too many values to unpack (expected 2)", ["another number of parts"], ["its values"]),
         (OWN, "RuntimeError: CUDA error: no kernel image is available for execution", ["get_arch_list"], []),
     ],
 )
@@ -219,5 +238,5 @@ def test_an_address_is_no_file_and_a_store_that_does_not_answer_may_do_so_later(
 
 
 def test_a_sentence_goes_on_behind_an_abbreviation_in_brackets(tmp_path):
-    said = "ValueError: No token. Please select one as `pad` `(tok.pad = tok.eos e.g.)` or add a new one via `tok.add()`."
+    said = "ValueError: No token. Please select one as `pad` `(tok.pad = tok.eos e.g.)` or add one via `tok.add()`."
     assert any(step.endswith("via `tok.add()`") for step in _told(tmp_path, f"{HEAD}{OWN}{said}\n")[1])

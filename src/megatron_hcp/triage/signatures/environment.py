@@ -165,7 +165,7 @@ ENVIRONMENT: tuple[Signature, ...] = (
         "host-name",
         r"gaierror: |Name or service not known|[Tt]emporary failure in name resolution|Could not resolve host",
         "this node cannot resolve a host name",
-        "getent hosts NAME on {node}: is it the name of the first node, and does DNS work inside the container?",
+        "getent hosts NAME on {node}: is it right (the first node's, a service's)? does DNS work in the container?",
         tokens=(ERROR, b"ould not resolve host", b"name resolution"),
     ),
     fault(
