@@ -125,13 +125,13 @@ def _told(tmp_path, log):
         (
             OWN,
             "pyarrow.lib.ArrowInvalid: JSON parse error: Column(/output) changed from string to number in row 12",
-            ["Column(/output)", "one type"],
+            ["Column(/output)", "of one type"],
             ["Git LFS"],
         ),
         (
             OWN,
             "ValueError: Must flatten tensors with uniform dtype but got torch.bfloat16 and torch.float32",
-            ["torch.bfloat16 and torch.float32", "one type"],
+            ["torch.bfloat16 and torch.float32", "in one type"],
             ["hcp check"],
         ),
         (
@@ -143,7 +143,7 @@ def _told(tmp_path, log):
         (
             STACK,
             "RuntimeError: stack expects each tensor to be equal size, but got [512] at entry 0 and [498] at entry 3",
-            ["[512] and [498]", "collate_fn"],
+            ["[512] at entry 0 and [498]", "collate_fn"],
             [],
         ),
         (
@@ -191,6 +191,12 @@ def _told(tmp_path, log):
         (OWN, "ValueError: invalid literal for int() with base 10: '12L'", ["'12L' is no number"], ["refuses"]),
         (OWN, "ValueError: could not convert string to float: 'n/a'", ["'n/a' is no number"], ["refuses"]),
         (OWN, "ValueError: 'adamw' is not a valid Opt", ["'adamw' is none of the values of Opt"], ["refuses"]),
+        (
+            STACK,
+            "TypeError: default_collate: batch must contain tensors, numbers, dicts or lists; found <class 'NoneType'>",
+            ["a sample of the data has a NoneType"],
+            ["state the option"],
+        ),
         (OWN, "ValueError: too many values to unpack (expected 2)", ["another number of parts"], ["its values"]),
         (OWN, "RuntimeError: CUDA error: no kernel image is available for execution", ["get_arch_list"], []),
     ],
