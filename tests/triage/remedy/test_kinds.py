@@ -235,6 +235,11 @@ def test_what_a_scheduler_cannot_give_is_named_and_a_restart_is_not_advised(tmp_
     assert named in steps[0]
 
 
+def test_gpu_memory_that_ran_out_is_not_the_hosts(tmp_path):
+    said = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 GiB."
+    assert not any("--mem=0" in step for step in _told(tmp_path, f"{HEAD}{OWN}{said}\n")[1])
+
+
 def test_an_address_is_no_file_and_a_store_that_does_not_answer_may_do_so_later(tmp_path):
     said = 'EndpointConnectionError: Could not connect to the endpoint URL: "https://s3.example.com/b/shard-12.tar"'
     log = "".join(f"step {step} loss 2.{step}\n" for step in range(1, 9))

@@ -49,12 +49,6 @@ ENVIRONMENT: tuple[Signature, ...] = (
         ),
     ),
     fault(
-        "torch-without-cuda",
-        r"Torch not compiled with CUDA enabled",
-        "this PyTorch is built without CUDA",
-        "install the build of PyTorch for the cluster's CUDA: python -c 'import torch; print(torch.version.cuda)'",
-    ),
-    fault(
         "torch-lacks",
         r"was requested but PyTorch was built without (?P<part>\w{1,30})|doesn't have (?P<part2>\w{1,30}) built in|"
         r"but (?P<part3>\w{1,30}) support is not compiled",
