@@ -15,7 +15,7 @@ from megatron_hcp.triage.conclude import Diagnosis
 from megatron_hcp.triage.exit_codes import step_of_code
 from megatron_hcp.triage.failure import Failure
 from megatron_hcp.triage.line import When
-from megatron_hcp.triage.remedy.memory import MEMORY, memory_steps
+from megatron_hcp.triage.remedy.memory import MEMORY, NO_ROOM, memory_steps
 from megatron_hcp.triage.remedy.raised import changes
 from megatron_hcp.triage.signatures.row import said_text
 
@@ -214,7 +214,7 @@ def _own_steps(failure: Failure, done: int) -> tuple[str, ...]:
     if failure.signature.id != MEMORY:
         return own
     *first, last = memory_steps(failure, done)
-    return (*first, *own[:-1], last)
+    return (*first, *(() if last == NO_ROOM else own[:-1]), last)
 
 
 _SELECT = re.compile(r"--select ([A-Z0-9,]+)")

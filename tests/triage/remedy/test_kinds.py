@@ -197,6 +197,26 @@ def _told(tmp_path, log):
             ["a sample of the data has a NoneType"],
             ["state the option"],
         ),
+        (
+            OWN,
+            "KeyError: \"Override 'local-rank' not found in: ['seed', 'output_folder']\"",
+            ["Override 'local-rank' not found in"],
+            ["has the key"],
+        ),
+        (
+            OWN,
+            "AssertionError: Index file doesn't match expected format. Make sure that --dataset-impl is right.",
+            ["Make sure that --dataset-impl is right"],
+            ["so that this holds"],
+        ),
+        (
+            OWN
+            + _frame("/v/pytorch/callbacks/model_checkpoint.py", 368, "_save", "raise MisconfigurationException(m)"),
+            "lightning.MisconfigurationException: could not find the key. HINT: Did you call `log('val_loss')`?",
+            ["Did you call `log('val_loss')`"],
+            ["the checkpoint's folder"],
+        ),
+        (OWN, "RuntimeError: CUDA error: out of memory", ["does another process"], ["hcp plan"]),
         (OWN, "ValueError: too many values to unpack (expected 2)", ["another number of parts"], ["its values"]),
         (OWN, "RuntimeError: CUDA error: no kernel image is available for execution", ["get_arch_list"], []),
     ],
@@ -221,6 +241,10 @@ def test_a_step_names_the_part_that_is_wrong_and_the_action_is_stop(tmp_path, fr
             '  Warning  FailedMount  9s (x6)  kubelet  MountVolume.SetUp failed for volume "wb" : configmap "wb" not '
             "found\n",
             'configmap "wb" not found',
+        ),
+        (
+            "    Last State:     Terminated\n      Reason:       OOMKilled\n      Exit Code:    137\n",
+            "resources.limits.memory",
         ),
         (
             "srun: error: Unable to create step for job 91823: Invalid generic resource (gres) specification\n",

@@ -32,13 +32,14 @@ def changes(failure: Failure) -> tuple[list[tuple[str, dict[str, str]]], bool]:
                 return [(row.step, filled)], row.is_instead
             found.append((row.step, filled))
             break
-    if failure.kind == "cause" and (asked := _asked(text)):
+    asked = _asked(text) if failure.kind == "cause" else ""
+    if asked:
         found.append(("it says itself what to do: {asked}", {"asked": asked}))
     if not found and is_general and known["at"] and not failure.signature.next:
         quoted = ", ".join(dict.fromkeys(_QUOTED.findall(failure.message)[:_MOST_NAMES]))
         known["names"] = known["names"] or known["stated"] or quoted
         found.append((_LATE if came_too_late(failure) else _GENERAL[bool(known["names"])], known))
-    if is_general and (part := component_of(tuple(frame.place for frame in failure.frames))):
+    if is_general and not asked and (part := component_of(tuple(frame.place for frame in failure.frames))):
         found.append(("it comes from {part}: {look}", {"part": part[0], "look": part[1]}))
     return found, False
 
