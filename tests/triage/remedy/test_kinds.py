@@ -217,6 +217,13 @@ def _told(tmp_path, log):
             ["the checkpoint's folder"],
         ),
         (OWN, "RuntimeError: CUDA error: out of memory", ["does another process"], ["hcp plan"]),
+        (OWN, "RuntimeError: Parent directory /none/ck does not exist.", ["mkdir -p /none/ck"], ["refuses"]),
+        (
+            OWN,
+            "AttributeError: 'DistributedDataParallel' object has no attribute 'config'",
+            [".module.config"],
+            ["another release"],
+        ),
         (OWN, "ValueError: too many values to unpack (expected 2)", ["another number of parts"], ["its values"]),
         (OWN, "RuntimeError: CUDA error: no kernel image is available for execution", ["get_arch_list"], []),
     ],
