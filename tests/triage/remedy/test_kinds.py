@@ -158,7 +158,7 @@ def _told(tmp_path, log):
             OWN,
             "pydantic_core._pydantic_core.ValidationError: 1 validation error for TrainCfg\nlr\n  Input should be a "
             "number [type=float_parsing, input_value='1e-4x', input_type=str]",
-            ["correct lr", "TrainCfg", "'1e-4x'"],
+            ["correct lr", "TrainCfg", "should be a number"],
             ["input_value", "lr lr"],
         ),
         (
