@@ -49,7 +49,8 @@ MODELS = {
     "long": "A = '0123456789'\n"
     + "A = f'{A}{A}'\n" * 40
     + "\n\ndef model_args() -> str:\n    return f'--num-layers {A}'\n",
-    "wrong": "from x import load_sibling_model_args\n\n\ndef model_args() -> str:\n    return load_sibling_model_args()\n",
+    "wrong": "from x import load_sibling_model_args\n\n\ndef model_args() -> str:\n"
+    "    return load_sibling_model_args()\n",
     "loop": "from x import load_sibling_model_args\n\n\ndef model_args() -> str:\n"
     "    return load_sibling_model_args(__file__, 'loop')\n",
 }

@@ -22,7 +22,7 @@ _DECIDE_NOTHING = (ast.Return, ast.ImportFrom, ast.Import, ast.FunctionDef, ast.
 _OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {ast.Add: operator.add, ast.Mult: operator.mul}
 
 
-class _Unknown(LookupError):
+class _NotShown(LookupError):
     """A value that the source doesn't show."""
 
 
@@ -36,7 +36,7 @@ def model_args(w: Walker, items: Items, prefix: Prefix) -> Value | None:
         value = prefix[name][0] if name in prefix else w.environment()[name].value if name in w.environment() else ()
         text = text_of(value or ())
         if text is None:
-            raise _Unknown
+            raise _NotShown
         return text or None
 
     def find(model: str) -> Script | str:
@@ -61,13 +61,13 @@ class _Models:
         script = self.find(model)
         self.calls += 1
         if isinstance(script, str) or self.calls > _MOST_CALLS:
-            raise _Unknown
+            raise _NotShown
         tree = ast.parse(script.text.data)
         made = next(
             (node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "model_args"), None
         )
         if made is None:
-            raise _Unknown
+            raise _NotShown
         names: dict[str, Any] = {"__file__": None}
         self._assign(tree.body, names)
         taken = reversed(made.args.args)
@@ -76,7 +76,7 @@ class _Models:
         self._assign(made.body, names)
         last = made.body[-1]
         if not isinstance(last, ast.Return) or last.value is None:
-            raise _Unknown
+            raise _NotShown
         if isinstance(last.value, ast.Call) and getattr(last.value.func, "id", "") == "load_sibling_model_args":
             return self.printed(self._value(last.value.args[1], names), self._arguments(last.value, names))
         return str(self._value(last.value, names))
@@ -86,7 +86,7 @@ class _Models:
             if isinstance(node, ast.Assign) and isinstance(target := node.targets[0], ast.Name):
                 names[target.id] = self._value(node.value, names)
             elif not isinstance(node, _DECIDE_NOTHING):
-                raise _Unknown
+                raise _NotShown
 
     def _arguments(self, call: ast.Call, names: Mapping[str, Any]) -> dict[str, Any]:
         return {one.arg or "": self._value(one.value, names) for one in call.keywords}
@@ -119,7 +119,7 @@ class _Models:
             return self._value(node.body if is_given else node.orelse, names)
         if isinstance(node, ast.Call):
             return self._called(ast.unparse(node.func), node, names)
-        raise _Unknown
+        raise _NotShown
 
     def _called(self, name: str, node: ast.Call, names: Mapping[str, Any]) -> Any:
         words = [self._value(one, names) for one in node.args]
@@ -131,4 +131,4 @@ class _Models:
             layers, dense = map(self._arguments(node, names).get, ("nlayers", "first_k_dense_replace"))
             if isinstance(layers, int) and isinstance(dense, int) and layers < 1_000:
                 return f"[{','.join(['0'] * min(dense, layers) + ['1'] * (layers - dense))}]"
-        raise _Unknown
+        raise _NotShown
