@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -215,3 +216,49 @@ def test_a_word_that_printf_quotes_is_one_for_the_shell_that_gets_it() -> None:
 def test_a_loop_that_never_ends_keeps_nothing_behind_it_from_being_read() -> None:
     rounds = "[ -f x ] && A=b\n" * 100
     assert commands(f"( while true; do\n{rounds}sleep 1\ndone ) &\none two") == [["one", "two"]]
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "N=0; if ((N++ == 0 && $(nproc) > 0)); then :; fi; one $N",
+        "N=1; M=$((N += $(nproc) * 0)); one $N",
+        "N=1; if (( --N || $(nproc) )); then :; fi; one $N",
+        "N=1; if (( N <= $(nproc) )); then :; fi; one $N",
+        "N=1; if (( N == $(nproc) + 0 || N != 0 )); then :; fi; one $N",
+        "N=1; (( M = $(nproc), 1 )); one $N",
+    ],
+)
+def test_what_arithmetic_that_is_not_known_changes_is_unknown_afterwards(script: str) -> None:
+    """What is said to be known is what bash has; only what it may have changed is unknown."""
+    of_bash = subprocess.run(["bash", "-c", f"one() {{ echo $1; }}; {script}"], capture_output=True, text=True).stdout
+    ((_, known),) = commands(script)
+    assert known in (None, of_bash.strip())
+    assert (known is None) == any(change in script for change in ("N++", "N +=", "--N"))
+
+
+@pytest.mark.parametrize(
+    ("before", "asked", "is_known"),
+    [
+        ("mkdir -p out/ckpt", "-d out/ckpt", True),
+        ("mkdir -p out/ckpt", "-e out", True),
+        ("D=out; mkdir $D; cd out", "-d ../out", True),
+        ("mkdir -p -- out", "! -d out", True),
+        ("mkdir out; cd out", "-d out", False),
+        ("mkdir out; rm -r out", "-d out", False),
+        ("mkdir -p out/ckpt; rm -r out/ckpt", "-d out", True),
+        ("mkdir out; rm -r $(echo out | cat)", "-d out", False),
+        ("mkdir out; mv out other", "-d out", False),
+        ("[ -n $(nproc) ] || mkdir out", "-d out", False),
+        ("mkdir out", "-f out", False),
+        ("(mkdir out)", "-d out", True),
+        (":", "-d out", False),
+    ],
+)
+def test_a_folder_that_the_script_makes_is_there_afterwards(
+    tmp_path: Path, before: str, asked: str, is_known: bool
+) -> None:
+    script = f"{before}\nif [ {asked} ]; then one yes; else one no; fi"
+    shell = f"one() {{ echo $1; }}; {script}"
+    of_bash = subprocess.run(["bash", "-c", shell], cwd=tmp_path, capture_output=True, text=True).stdout.strip()
+    assert commands(script) == ([["one", of_bash]] if is_known else [["one", "yes"], ["one", "no"]])

@@ -277,3 +277,11 @@ def test_every_listed_model_can_be_named_by_a_launch() -> None:
     names = [words[0] for words in lines()]
     unnamed = [name for name in names if "/" in name and not named(verl(f"actor_rollout_ref.model.path={name}"))]
     assert len(names) > 50 and unnamed == []
+
+
+@pytest.mark.parametrize("name", ["nvidia/Nemotron-Nano-9B-v2", "nvidia/NVIDIA-Nemotron-Nano-9B-v2-Base"])
+def test_a_public_model_has_its_sizes_with_and_without_its_owner_in_its_name(name: str) -> None:
+    """Sizes of Megatron-LM's examples/post_training/modelopt/conf/nvidia/NVIDIA-Nemotron-Nano-9B-v2.sh."""
+    config = public_config(name)
+    assert config is not None
+    assert (config["num_hidden_layers"], config["hidden_size"], config["vocab_size"]) == (56, 4480, 131072)

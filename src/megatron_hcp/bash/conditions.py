@@ -9,6 +9,7 @@ from megatron_hcp.bash.expand import MAX_DEPTH, arithmetic, fragments, value
 from megatron_hcp.bash.paths import seen_from_folder
 from megatron_hcp.bash.pattern import STEP_COST, Node, Pattern
 from megatron_hcp.bash.pattern_text import glob, literal, regex
+from megatron_hcp.bash.redirect import is_made
 from megatron_hcp.bash.split import Splice, value_of
 from megatron_hcp.bash.syntax import ArithmeticCommand, Condition, Parameter, Piece, Quoted, ShellWord, Text
 from megatron_hcp.bash.value import Hole, Lit, Value, text_of
@@ -120,6 +121,8 @@ def _unary(w: Walker, sign: str, operand: ShellWord) -> bool | None:
     if sign == "-v":
         name = text_of(value(w, operand))
         return w.lookup(name, w.span(operand))[1] if name and name.isidentifier() else None
+    if sign in ("-d", "-e", "-w", "-x") and w.made and is_made(w, value(w, operand)):
+        return True
     if sign in _READABLE:
         # A file next to the script also exists where it runs; what else exists there is unknown.
         script = w.find_script(seen_from_folder(w, value(w, operand)), ())

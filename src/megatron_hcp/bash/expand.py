@@ -37,6 +37,8 @@ _DATE = (
 """One format, of letters that print no blank in any locale (`%A` and `%B` may). `%N` isn't among them: a job takes the
 date of a whole second."""
 _ESCAPE_OR_MARK = "\\\\([^\U000f0000-\U0010ffff])|[\U000f0000-\U0010ffff]"
+_CHANGED = r"(?<!\w)([A-Za-z_]\w*)\s*(?:\+\+|--|(?:[-+*/%&|^]|<<|>>)?=(?!=))|(?:\+\+|--)\s*([A-Za-z_]\w*)"
+"""What changes a variable in arithmetic."""
 
 
 def words(w: Walker, word: ShellWord) -> list[Item]:
@@ -160,13 +162,18 @@ def arithmetic(w: Walker, pieces: Sequence[Piece]) -> int:
     """The value of an arithmetic expression, after expanding what is in it.
 
     Raises:
-        Undecidable: a variable in it is unknown, or it is not understood.
+        Undecidable: a variable in it is unknown, or it is not understood. What it changes is unknown from then on.
     """
-    expanded = value_of(fragments(w, pieces))
-    text = text_of(expanded)
-    if text is None:
-        raise Undecidable(reason_of(expanded))
-    return w.arithmetic(text.replace('"', ""))
+    try:
+        expanded = value_of(fragments(w, pieces))
+        text = text_of(expanded)
+        if text is None:
+            raise Undecidable(reason_of(expanded))
+        return w.arithmetic(text.replace('"', ""))
+    except Undecidable as error:
+        for found in re.finditer(_CHANGED, "".join(map(w.text, pieces))):
+            w.forget(found[1] or found[2], str(error), w.here)
+        raise
 
 
 def literal(w: Walker, piece: Text) -> list[Part]:

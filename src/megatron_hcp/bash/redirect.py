@@ -9,7 +9,7 @@ from posixpath import basename, normpath
 
 from megatron_hcp.bash.assign import fields
 from megatron_hcp.bash.expand import value
-from megatron_hcp.bash.paths import below
+from megatron_hcp.bash.paths import below, seen_from_folder
 from megatron_hcp.bash.reason import WhyUnknown
 from megatron_hcp.bash.syntax import Command, Pipeline, Redirected, Statement
 from megatron_hcp.bash.value import Field, Value, text_of
@@ -17,8 +17,9 @@ from megatron_hcp.bash.walker import Status, Walker
 
 _IN_PLACE, _EDITS = ("sed", "yq", "perl"), re.compile(r"-[A-Za-z]*i|--in-?place").match
 _ONTO = ("cp", "mv", "install", "ln")
-CHANGING = frozenset((*_IN_PLACE, *_ONTO, "tee"))
-"""Commands that write to the files that they are given."""
+_REMOVE = ("rm", "rmdir")
+CHANGING = frozenset((*_IN_PLACE, *_ONTO, *_REMOVE, "tee", "mkdir"))
+"""Commands that write to the files that they are given, make folders or remove them."""
 
 
 def redirected(w: Walker, node: Redirected) -> Status:
@@ -81,11 +82,14 @@ def written(w: Walker, statement: Statement | None) -> Value | None:
 
 def note_changes(w: Walker, node: Command) -> None:
     """Records the files that a command of `CHANGING` writes to."""
-    items = [item for item in fields(w, node.words)[1:] if isinstance(item, Field)]
+    words = fields(w, node.words)[1:]
+    items = [item for item in words if isinstance(item, Field)]
     options = [item.prefix for item in items if item.prefix.startswith("-")]
     files = [item.parts for item in items if not item.prefix.startswith("-")]
     if node.name in _IN_PLACE and not any(map(_EDITS, options)):
         return
+    if node.name == "mv" or (node.name in _REMOVE and len(items) < len(words)):
+        w.made.clear()
     if node.name in _ONTO:
         folder = text_of(files[-1]) or "" if len(files) > 1 else ""
         source = basename((text_of(files[0]) or "").rstrip("/")) if len(files) > 1 else ""
@@ -93,7 +97,32 @@ def note_changes(w: Walker, node: Command) -> None:
             w.changed[normpath(folder + "/" + source)] = w.line(node)
         files = files[-1:]
     for file in files:
-        note_change(w, file, w.line(node))
+        if node.name == "mkdir":
+            _make(w, file)
+        elif node.name in _REMOVE:
+            gone = _name(w, file)
+            w.made = {name for name in w.made if gone and name != gone and not name.startswith(f"{gone}/")}
+        else:
+            note_change(w, file, w.line(node))
+
+
+def _make(w: Walker, folder: Value) -> None:
+    """Records that a folder is there from here on, whichever way the script takes."""
+    name = _name(w, folder)
+    if name and not w.doubts:
+        w.made |= {name[:end] for end in range(1, len(name) + 1) if name[end : end + 1] in ("", "/")}
+
+
+def _name(w: Walker, file: Value) -> str:
+    """A path as seen from the script's folder; "" if it isn't known."""
+    seen = seen_from_folder(w, file)
+    name = below(seen) or text_of(seen) or ""
+    return normpath(name) if name[:1] == "/" or seen is not file else ""
+
+
+def is_made(w: Walker, folder: Value) -> bool:
+    """Whether the script has made a folder before."""
+    return _name(w, folder) in w.made
 
 
 def note_change(w: Walker, file: Value, line: str) -> None:

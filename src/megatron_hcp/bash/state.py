@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from operator import itemgetter
+from typing import Any
 
 from megatron_hcp.bash.arith import Arithmetic, Undecidable
 from megatron_hcp.bash.merge import merged, merged_items
@@ -85,9 +86,9 @@ class State:
         """What may have set any variable, a file or a command's output, and the line that takes it in."""
         self.sourced_file = ""
         self.taking: RunTime | None = None  # the script's text that takes it in, for the job
+        self.prints: Callable[[Any, Items, Mapping[str, Any]], Value | None] = lambda *_: None  # in `$(…)`
         self.submitting: Collection[str] = ()  # commands that count although `$(…)` captures what they print
-        self.name = f"./{script.text.file.rpartition('/')[2]}"
-        """The script's file, as seen from its folder: `$0`."""
+        self.name = f"./{script.text.file.rpartition('/')[2]}"  # `$0`, as seen from the script's folder
         self.file = script.text.file
         self.is_copied = False
         """Whether a copy of the script runs, under another name."""

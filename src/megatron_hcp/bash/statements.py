@@ -63,6 +63,9 @@ def _started(w: Walker, items: Items, prefix: Prefix, span: Span) -> Status:
     if name is not None and name in w.functions:
         return w.call(name, items[1:])
     if w.printed is not None:
+        if (printed := w.prints(w, items, prefix)) is not None:
+            w.printed += printed
+            return True
         w.spoiled = True
         if name not in w.submitting:
             return None

@@ -68,7 +68,7 @@ class Walker(State):
         self.stdin: Value | None = None
         self.printed: list[Part] | None = None
         """What a command substitution prints, while one is followed; None outside."""
-        self.files, self.changed = dict[str, Value](), dict[str, str]()
+        self.files, self.changed, self.made = dict[str, Value](), dict[str, str](), set[str]()
         self.doubts: list[str] = []
         """The undecidable conditions under which the script reaches its current place."""
         self.nesting = self.calls = self.shells = self.other_shells = 0

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from megatron_hcp.judge.engine import check_launch
-from megatron_hcp.judge.report import Report
-from megatron_hcp.judge.start.undecided import undecided_by_guards, undecided_by_variables
+from megatron_hcp.judge.report import Finding, Report
+from megatron_hcp.judge.start.undecided import refused_without, undecided_by_guards
 from megatron_hcp.launch.build import build_launch
 from megatron_hcp.launch.fact import Launch
 from megatron_hcp.launch.options import parse_assumptions
@@ -60,37 +60,68 @@ def test_a_check_without_a_verdict_tries_no_guard() -> None:
     assert check_launch(launch, [BY_ID["CP001"]], verdict=False).undecided == ()
 
 
+VARIABLE = "env.NVTE_CPU_OFFLOAD_V1"
 OFFLOADING = "--fine-grained-activation-offloading --offload-modules attn_norm --transformer-impl transformer_engine"
 
 
 @pytest.mark.parametrize(
-    ("words", "stated", "needs"),
+    ("before", "words", "stated", "severities", "needs"),
     [
-        (OFFLOADING, (), [("env.NVTE_CPU_OFFLOAD_V1",)]),
-        (OFFLOADING, ("env.NVTE_CPU_OFFLOAD_V1=1",), []),
-        ("", (), []),
+        ("", OFFLOADING, (), ["error"], []),
+        ("", OFFLOADING, ("env.NVTE_CPU_OFFLOAD_V1=1",), [], []),
+        ("export NVTE_CPU_OFFLOAD_V1=1\n", OFFLOADING, (), [], []),
+        ("docker run --env-file job.env nvcr.io/nvidia/pytorch:25.09-py3 ", OFFLOADING, (), [], [VARIABLE]),
+        ("uv run --env-file=job.env ", OFFLOADING, (), [], [VARIABLE]),
+        ("uv run ", OFFLOADING, (), ["error"], []),
+        ("export NVTE_CPU_OFFLOAD_V1=$V1\n", OFFLOADING, (), [], [VARIABLE]),
+        ("", "", (), [], []),
     ],
 )
-def test_a_variable_without_which_upstream_refuses_the_launch_is_named(
-    words: str, stated: tuple[str, ...], needs: list[tuple[str, ...]]
+def test_a_variable_that_a_script_leaves_unset_is_unset_unless_the_launch_hides_it(
+    before: str, words: str, stated: tuple[str, ...], severities: list[str], needs: list[str]
 ) -> None:
     assumed = parse_assumptions(["mcore=0.19.0", "te=2.20.0", "arch=sm90", *stated])
-    launch = build_launch(read_text(f"{CORE} {words}\n", "x.sh"), assumed=assumed)
-    assert [one.needs for one in check_launch(launch, rules_for).undecided] == needs
+    launch = build_launch(read_text(f"{before}{CORE} {words}\n", "x.sh"), assumed=assumed)
+    report = check_launch(launch, rules_for)
+    found = [one for one in report.findings if "NVTE_CPU_OFFLOAD_V1" in one.problem.message]
+    assert [one.severity for one in found] == severities
+    assert [need for one in report.undecided for need in one.needs if need == VARIABLE] == needs
+
+
+NEMO_RL = """\
+policy:
+  train_micro_batch_size: 1
+  logprob_batch_size: 4
+  megatron_cfg: {enabled: true, pipeline_dtype: bfloat16, tensor_model_parallel_size: 4}
+cluster: {num_nodes: 1, gpus_per_node: 8}
+"""
+
+
+@pytest.mark.parametrize(("stated", "severities"), [((), ["warning"]), (("env.NRL_IGNORE_TP_ACCURACY_CHECK=1",), [])])
+def test_a_configuration_is_warned_of_a_variable_that_its_job_has_to_set(
+    stated: tuple[str, ...], severities: list[str]
+) -> None:
+    """Policy.__init__ of nemo_rl/models/policy/lm_policy.py: batch sizes that differ at a TP size of 4 or more."""
+    launch = build_launch(read_text(NEMO_RL, "x.yaml"), assumed=parse_assumptions(stated))
+    report = check_launch(launch, rules_for)
+    said = [one for one in report.findings if "unless the job sets NRL_IGNORE_TP_ACCURACY_CHECK" in one.problem.message]
+    assert [one.severity for one in said] == severities
+    assert all("env" not in need for one in report.undecided for need in one.needs)
 
 
 def test_a_variable_that_nemo_rls_own_container_sets_is_not_asked_for() -> None:
     launch = build_launch(read_text("policy:\n  megatron_cfg: {enabled: true, pipeline_dtype: bfloat16}\n", "x.yaml"))
     (judged,) = check_launch(launch, rules_for, fixes=False).judged_by
     assert any("env.TORCH_CUDA_ARCH_LIST" in item.unknown for item in judged.open)
-    assert not undecided_by_variables(launch, judged, ())
+    assert not refused_without(launch, judged, rules_for(launch), (), ())
 
 
 def test_a_variable_that_a_rule_asks_for_is_left_to_it() -> None:
     assumed = parse_assumptions(["mcore=0.19.0", "te=2.20.0", "arch=sm90"])
     launch = build_launch(read_text(f"{CORE} --tensor-model-parallel-size 2\n", "x.sh"), assumed=assumed)
     (judged,) = check_launch(launch, rules_for, fixes=False).judged_by
-    assert [one.needs for one in undecided_by_variables(launch, judged, ())] == [("env.CUDA_DEVICE_MAX_CONNECTIONS",)]
+    (said,) = refused_without(launch, judged, rules_for(launch), (), ())
+    assert isinstance(said, Finding) and "CUDA_DEVICE_MAX_CONNECTIONS" in said.problem.message
     assert not check_launch(launch, rules_for).undecided
 
 

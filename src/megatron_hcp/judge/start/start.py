@@ -44,21 +44,25 @@ def started(
 
             findings += refused_since(launch, judged[0], rules, fired)
         if verdict and judged[-1].open:
-            undecided += _undecided(launch, judged[-1], asked)
+            said = tuple(_open(launch, judged[-1], rules, fired, asked))
+            findings += (one for one in said if isinstance(one, Finding))
+            undecided += (one for one in said if isinstance(one, Undecided))
     return StartVerdict(
         tuple(findings), tuple(dict.fromkeys(undecided)), tuple(one for each in by_repo for one in each)
     )
 
 
-def _undecided(launch: Launch, judged: Judgement, asked: Container[str]) -> Iterator[Undecided]:
+def _open(
+    launch: Launch, judged: Judgement, rules: Iterable[Rule], fired: list[Finding], asked: Container[str]
+) -> Iterator[Finding | Undecided]:
     if launch.unknown:
         from megatron_hcp.judge.start.undecided import undecided_by_guards
 
         yield from undecided_by_guards(launch, judged)
     if any(name.startswith("env.") and name not in asked for item in judged.open for name in item.unknown):
-        from megatron_hcp.judge.start.undecided import undecided_by_variables
+        from megatron_hcp.judge.start.undecided import refused_without
 
-        yield from undecided_by_variables(launch, judged, asked)
+        yield from refused_without(launch, judged, rules, fired, asked)
 
 
 def errors_at_start(launch: Launch, rules: Iterable[Rule], fired: Iterable[Finding]) -> list[Finding]:

@@ -7,15 +7,17 @@ a model sets is theirs.
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Iterable
 
-from megatron_hcp.judge.report import Undecided
+from megatron_hcp.judge.report import Finding, Undecided
+from megatron_hcp.judge.start.findings import findings_of
 from megatron_hcp.judge.start.judged import judged_again
 from megatron_hcp.judge.start.keys import fact_of
 from megatron_hcp.judge.verdict.legal import legal_values
 from megatron_hcp.judge.verdict.undecided import entry_of
 from megatron_hcp.launch.fact import Fact, Launch
 from megatron_hcp.launch.hidden import Hidden, hidden
+from megatron_hcp.rules.rule import Rule, Severity
 from megatron_hcp.validators.outcome import Judgement
 
 _MOST_TRIALS, _MOST_STEPS, _MOST_STEPS_OF_ONE = 60, 40_000, 10_000
@@ -36,12 +38,16 @@ def undecided_by_guards(launch: Launch, judged: Judgement) -> tuple[Undecided, .
     return tuple(entry_of(launch, found, facts) for found, facts in needs.items())
 
 
-def undecided_by_variables(launch: Launch, judged: Judgement, asked: Container[str]) -> tuple[Undecided, ...]:
-    """The variables of the environment that the launch doesn't set, and without which a guard refuses it.
+def refused_without(
+    launch: Launch, judged: Judgement, rules: Iterable[Rule], fired: Iterable[Finding], asked: Container[str]
+) -> tuple[Finding | Undecided, ...]:
+    """What a guard refuses because the launch doesn't set a variable of the environment.
 
-    One that a rule asked for is left to it: it says itself that it isn't checked.
+    A script that takes in nothing unknown has not set it: an error. A configuration doesn't say what the job that uses
+    it sets: a warning. Where the launch hides its environment, it is undecided. A variable that a rule asked for is
+    left to it: it says itself that it isn't checked.
     """
-    found = []
+    found: list[Finding | Undecided] = []
     refusing = {refusal.guard for refusal in judged.refusals}
     for guard, (name, *others) in ((item.guard, item.unknown) for item in judged.open if item.unknown):
         if (
@@ -52,12 +58,20 @@ def undecided_by_variables(launch: Launch, judged: Judgement, asked: Container[s
             or not name.startswith(_ENVIRONMENT)
         ):
             continue
-        facts = {**launch.facts, name: Fact(None, "assumed")}
-        again = judged_again(launch._replace(facts=facts), judged, _MOST_STEPS_OF_ONE)
-        if again is None or any(refusal.guard == guard for refusal in again.refusals):
-            variable = name.removeprefix(_ENVIRONMENT)
+        unset = launch._replace(facts={**launch.facts, name: Fact(None, "assumed")})
+        again = judged_again(unset, judged, _MOST_STEPS_OF_ONE)
+        if again is not None and all(refusal.guard != guard for refusal in again.refusals):
+            continue
+        variable = name.removeprefix(_ENVIRONMENT)
+        if again is None or hidden(launch, name) is not None:
             reason = f"upstream refuses the launch unless the job sets {variable}, which the launch doesn't show"
             found.append(Undecided(reason, (name,), None, f"state it with --assume {name}=VALUE"))
+            continue
+        severity: Severity = "error" if launch.reading.form == "shell" else "warning"
+        for said in findings_of(unset, (again,), rules, fired):
+            if said.problem.guard == guard.slug:
+                message = f"{said.problem.message}; unless the job sets {variable}"
+                found.append(said._replace(problem=said.problem._replace(message=message), severity=severity))
     return tuple(dict.fromkeys(found))
 
 

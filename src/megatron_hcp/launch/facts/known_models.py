@@ -44,11 +44,11 @@ def _lines() -> Mapping[str, str]:
 
 
 def without_stage(model: str) -> str:
-    """A model's name without what tells its stage of training or its precision.
+    """A model's name without what tells its stage of training or its precision, and without NVIDIA's own name twice.
 
     >>> without_stage("Qwen/Qwen3-4B-Instruct-2507-FP8"), without_stage("Qwen/Qwen3-4B")
     ('Qwen/Qwen3-4B', 'Qwen/Qwen3-4B')
     """
     while (end := next((end for end in _STAGES if model.endswith(end)), "")) != "":
         model = model.removesuffix(end)
-    return model
+    return model.replace("/NVIDIA-", "/")

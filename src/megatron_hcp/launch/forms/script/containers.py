@@ -25,11 +25,11 @@ def in_wrapper(context: StartContext, name: str, words: Items) -> StartContext:
 
     `words` come before what it starts.
     """
+    files = (item.prefix for item in words if isinstance(item, Field) and item.prefix.startswith("--env-file"))
+    if name in (*_CONTAINERS, "uv") and any(files):
+        context = context.with_options("env", (), "the file that --env-file names is not read")
     if name == "uv" and words:
         return context.with_options("uv", (Option("run", joined(words), words[0].span, "uv"),), None)
-    files = (item.prefix for item in words if isinstance(item, Field) and item.prefix.startswith("--env-file"))
-    if name in _CONTAINERS and any(files):
-        context = context.with_options("env", (), "the file that --env-file names is not read")
     return context.with_options("docker", _image(name, words), None)
 
 

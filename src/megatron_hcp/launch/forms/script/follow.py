@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from posixpath import basename, normpath
+from collections.abc import Iterator
+from posixpath import normpath
 
 from megatron_hcp.bash.parser.script import parse
 from megatron_hcp.bash.paths import below, seen_from_folder
@@ -23,12 +23,11 @@ from megatron_hcp.launch.forms.script.files import MAX_CHARACTERS, Files
 from megatron_hcp.launch.forms.script.flags import flag_names
 from megatron_hcp.launch.forms.script.options import Option
 from megatron_hcp.launch.forms.script.pbs import pbs_header
+from megatron_hcp.launch.forms.script.ray import GPUS_OF_RAY_SUB, command_of_job, is_of_models, is_ray_sub
 from megatron_hcp.launch.forms.script.slurm import late_directives, sbatch_header, slurm_variable
 from megatron_hcp.launch.forms.script.started import ContainerStart, Handed, Launched, StartContext, Started
 
 MAX_LAUNCHES = 200
-_GPUS_OF_RAY_SUB = rb"(?m)^[ \t]*GPUS_PER_NODE=[\"']?\$\{GPUS_PER_NODE:-(\d{1,3})\}"
-"""Source: ray.sub of NeMo-RL 0.3.0 to 0.7.0."""
 
 
 def follow(text: str, target: str, beside: Beside = ALONE) -> Followed:
@@ -71,7 +70,7 @@ class Followed:
         arguments = None if beside.arguments is None else _words(beside.arguments)
         self.walker = Walker(self.script, STATEMENTS, self._command, self._variable, self._sourced, arguments)
         self.walker.told, self.files.changed = dict(beside.variables), self.walker.changed
-        self.walker.submitting = ("sbatch",)
+        self.walker.submitting, self.walker.prints = ("sbatch",), _printed_by_source
         self.walker.is_copied = b"#SBATCH" in text.data  # sbatch runs a copy
         self._read_header(self.script.text)
         if late := late_directives(self.script):
@@ -203,10 +202,10 @@ class Followed:
             walker.takes_in("variables that aren't known", "gives to a shell", place[0] if place else walker.here)
         try:
             value = handed.text if handed.text is not None or handed.path is not None else walker.stdin
-            if handed.path is not None and _is_ray_sub(handed.path):
+            if handed.path is not None and is_ray_sub(handed.path):
                 self._read_ray_sub(walker, handed.path)
             if handed.path is not None:
-                value = walker.files.get(normpath(text_of(handed.path) or ""), _command_of_job(walker, handed, given))
+                value = walker.files.get(normpath(text_of(handed.path) or ""), command_of_job(walker, handed, given))
             if value is not None and (outside := _outside(value)) and (walker.is_copied or handed.context.start):
                 line = value[0].span[0].location(*value[0].span[1:]).line
                 self._leave_unset(outside, line)
@@ -223,7 +222,7 @@ class Followed:
     def _read_ray_sub(self, walker: Walker, path: Value) -> None:
         """What NeMo-RL's `ray.sub` takes as the GPUs of a node unless the variable GPUS_PER_NODE says it."""
         script = self.files.find(seen_from_folder(walker, path), _folder(walker))
-        found = None if isinstance(script, str) else re.search(_GPUS_OF_RAY_SUB, script.text.data)
+        found = None if isinstance(script, str) else re.search(GPUS_OF_RAY_SUB, script.text.data)
         if found is None or isinstance(script, str):
             return
         span = (script.text, *found.span(1))
@@ -232,7 +231,7 @@ class Followed:
 
     def _sourced(self, path: Value, here: Value) -> Script | str:
         """A file that the script sources; for `ray.sub`, what that runs."""
-        command = self.walker.environment().get("COMMAND") if _is_ray_sub(path) else None
+        command = self.walker.environment().get("COMMAND") if is_ray_sub(path) else None
         if command is not None and command.value is not None:
             return parse(script_text(command.value, self.walker.source.file))
         return self.files.find(path, here)
@@ -261,23 +260,18 @@ def _accepted(text: ScriptText) -> Iterator[Acceptance]:
         yield from acceptances_in(lines, text.file, number, "\\")
 
 
+def _printed_by_source(walker: Walker, items: Items, prefix: Prefix) -> Value | None:
+    """What a program prints in `$(…)`, as its source shows; None for one that isn't known."""
+    if not any(isinstance(item, Field) and is_of_models(item.parts) for item in items[1:2]):
+        return None
+    from megatron_hcp.launch.forms.script.model_args import model_args  # few scripts need it
+
+    return model_args(walker, items, prefix)
+
+
 def _folder(walker: Walker) -> Value:
     """The current folder."""
     return walker.lookup(PWD, walker.here)[0]
-
-
-def _command_of_job(walker: Walker, handed: Handed, given: Mapping[str, Var]) -> Value | None:
-    """What NeMo-RL's `ray.sub` runs on the Ray cluster that it starts: the text of its variable COMMAND."""
-    if handed.path is None or not _is_ray_sub(handed.path):
-        return None
-    command = {**walker.environment(), **given}.get("COMMAND")
-    return None if command is None else command.value
-
-
-def _is_ray_sub(path: Value) -> bool:
-    """Whether a file is NeMo-RL's `ray.sub`, or one of the user's after it: `ray_patched.sub`."""
-    name = basename(normpath(below(path) or text_of(path[-1:]) or ""))
-    return name == "ray.sub" or (name.startswith("ray_") and name.endswith(".sub"))
 
 
 def _outside(value: Value) -> str:

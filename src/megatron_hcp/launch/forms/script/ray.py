@@ -1,14 +1,22 @@
-"""The environment that `ray job submit` sets for a job: `--runtime-env-json '{"env_vars": {…}}'`."""
+"""The environment that `ray job submit` sets for a job, `--runtime-env-json '{"env_vars": {…}}'`; NeMo-RL's `ray.sub`;
+and miles' program that prints a model's options."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from posixpath import basename, normpath
 
-from megatron_hcp.bash.value import Field, Hole, Items, Lit, Part, ScriptText, Span, Value, script_text
-from megatron_hcp.launch.forms.script.started import StartContext
+from megatron_hcp.bash.paths import below
+from megatron_hcp.bash.state import Var
+from megatron_hcp.bash.value import Field, Hole, Items, Lit, Part, ScriptText, Span, Value, script_text, text_of
+from megatron_hcp.bash.walker import Walker
+from megatron_hcp.launch.forms.script.started import Handed, StartContext
 
 _OPTION = "--runtime-env-json"
 _MOST = 50_000
+GPUS_OF_RAY_SUB = rb"(?m)^[ \t]*GPUS_PER_NODE=[\"']?\$\{GPUS_PER_NODE:-(\d{1,3})\}"
+"""Source: ray.sub of NeMo-RL 0.3.0 to 0.7.0."""
 
 
 def with_runtime_env(context: StartContext, items: Items) -> StartContext:
@@ -66,3 +74,26 @@ def _parts(word: str, text: ScriptText, span: Span) -> Value:
 def _place(name: str, text: ScriptText, written: str) -> Span:
     start = len(written[: max(0, written.find(f'"{name}"'))].encode("utf-8", "replace"))
     return (text, start, start + len(name) + 2)
+
+
+def command_of_job(walker: Walker, handed: Handed, given: Mapping[str, Var]) -> Value | None:
+    """What NeMo-RL's `ray.sub` runs on the Ray cluster that it starts: the text of its variable COMMAND."""
+    if handed.path is None or not is_ray_sub(handed.path):
+        return None
+    command = {**walker.environment(), **given}.get("COMMAND")
+    return None if command is None else command.value
+
+
+def is_ray_sub(path: Value) -> bool:
+    """Whether a file is NeMo-RL's `ray.sub`, or one of the user's after it: `ray_patched.sub`."""
+    name = basename(normpath(below(path) or text_of(path[-1:]) or ""))
+    return name == "ray.sub" or (name.startswith("ray_") and name.endswith(".sub"))
+
+
+def is_of_models(path: Value) -> bool:
+    """Whether a program is the one of miles 0.1.0 that prints the options of a model."""
+    return (
+        bool(path)
+        and isinstance(path[-1], Lit)
+        and path[-1].text.endswith("/miles/utils/external_utils/model_args_utils.py")
+    )
