@@ -105,7 +105,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    """From here on garbage is looked for among what the tests make, not among all items and modules, at exit neither."""
+    """From here on garbage is looked for among what the tests make; not among items and modules, at exit neither."""
     gc.freeze()
     gc.enable()
 
