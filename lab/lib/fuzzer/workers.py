@@ -55,7 +55,7 @@ class Done(NamedTuple):
 
 
 def run_all(plan: Plan, works: Sequence[Work], jobs: int) -> Iterator[Done]:
-    """Runs every case, those that are drawn for it twice: in two processes with other hashes of texts where there are."""
+    """Runs every case, those that are drawn for it twice: in two processes with other hashes where there are."""
     shares: list[list[Work]] = [[] for _ in range(jobs)]
     for number, work in enumerate(works):
         shares[number % jobs].append(work)
