@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -12,10 +13,11 @@ from megatron_hcp.pretend.record import RECORD
 from megatron_hcp.pretend.stand_ins.contract import same, stands_for
 from megatron_hcp.pretend.stand_ins.kernel import kernel
 from megatron_hcp.pretend.stand_ins.packages import make_importable
+from megatron_hcp.pretend.stand_ins.sparse import DSA, attend
 
 STANDS_FOR = (
     "mamba_ssm, causal_conv1d, flash-linear-attention, fast_hadamard_transform; APEX's layer norm and fused weight "
-    "gradient; DeepEP's names"
+    "gradient; torch's flex_attention; DeepEP's names"
 )
 CANNOT_TELL = "numbers, and what these kernels refuse"
 
@@ -114,6 +116,15 @@ def _gated_delta(q: Any, k: Any, v: Any, g: Any = None, beta: Any = None, *_: An
     return kernel(body, q, k, v, g, beta), None
 
 
+def _attended(q: Any, k: Any, v: Any, *_: Any, **__: Any) -> tuple[int, ...]:
+    return (*q.shape[:-1], v.shape[-1])
+
+
+def _flex_attention(q: Any, k: Any, v: Any, *_: Any, **__: Any) -> Any:
+    """[batch, heads, length, head_dim] -> the same, with v's head_dim."""
+    return kernel(lambda q, k, v: (q.new_empty(_attended(q, k, v)), (q, k, v, _row(q))), q, k, v)
+
+
 class LayerNorm:
     """APEX's autograd functions: [..., hidden] -> the same."""
 
@@ -156,11 +167,17 @@ KERNELS: dict[str, dict[str, Any]] = {
     },
     "mamba_ssm.ops.triton.layernorm_gated": {"RMSNorm": RMSNorm},
     "mamba_ssm.ops.triton.selective_state_update": {"selective_state_update": None},
+    "flash_mla": {"flash_mla_sparse_fwd": attend},
+    "cudnn": {"DSA": DSA},
     "deep_ep": {"Buffer": Buffer, "HybridEPBuffer": Buffer},
     "deep_ep.utils": {"EventHandle": Buffer, "EventOverlap": Buffer},
     "causal_conv1d": {
         "causal_conv1d_fn": stands_for("causal_conv1d", same)(_kept),
         "causal_conv1d_update": None,
+    },
+    "torch.nn.attention.flex_attention": {
+        "flex_attention": stands_for("flex_attention", _attended)(_flex_attention),
+        "create_block_mask": _called("flex_attention", lambda *_, **__: None),
     },
     "fast_hadamard_transform": {"hadamard_transform": stands_for("hadamard_transform", same)(_same)},
     "fla.modules": {"FusedRMSNormGated": None},
@@ -176,5 +193,6 @@ KERNELS: dict[str, dict[str, Any]] = {
 
 def install() -> None:
     """Makes the packages importable, with the functions that megatron-core calls; other parts of APEX are absent."""
+    importlib.import_module("cudnn")  # its other names are only imported
     make_importable(KERNELS, VERSION)
     sys.modules["amp_C"] = None  # type: ignore[assignment]
