@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+from megatron_hcp.pretend.stand_ins.frameworks.verl import linear_cross_entropy
 from megatron_hcp.pretend.stand_ins.sparse import DSA, attend
 from support.rows import rows
 
@@ -67,3 +68,11 @@ def test_cudnns_kernels_for_sparse_attention_give_what_their_interface_names(
     name: str, args: tuple[Any, ...], named: dict[str, Any], wanted: dict[str, tuple[int, ...]]
 ) -> None:
     assert {key: tuple(one.shape) for key, one in getattr(DSA, name)(*args, **named).items()} == wanted
+
+
+def test_verls_fused_loss_gives_two_numbers_a_token_and_gradients_of_both_inputs() -> None:
+    hidden, weight = torch.zeros(2, TOKENS, WIDTH, requires_grad=True), torch.zeros(KEYS, WIDTH, requires_grad=True)
+    log_probs, entropy = linear_cross_entropy(hidden, weight, torch.zeros(2, TOKENS, dtype=torch.int64), 1.0, "none")
+    (log_probs + entropy).sum().backward()
+    assert log_probs.shape == entropy.shape == (2 * TOKENS,)
+    assert hidden.grad.shape == hidden.shape and weight.grad.shape == weight.shape
