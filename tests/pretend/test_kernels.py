@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from megatron_hcp.pretend.stand_ins.frameworks.verl import linear_cross_entropy
-from megatron_hcp.pretend.stand_ins.sparse import DSA, attend
+from megatron_hcp.pretend.stand_ins.kernels import DSA, KERNELS
 from support.rows import rows
 
 pytestmark = pytest.mark.torch
@@ -41,6 +41,7 @@ def test_a_flexible_attention_has_the_queries_heads_and_the_values_width_and_is_
 
 def test_sparse_attention_gives_the_values_width_and_two_numbers_a_row() -> None:
     q = torch.zeros(TOKENS, HEADS, WIDTH, dtype=torch.bfloat16)
+    attend = KERNELS["flash_mla"]["flash_mla_sparse_fwd"]
     out, largest, sums = attend(q, torch.zeros(KEYS, 1, WIDTH), torch.zeros(TOKENS, 1, CHOSEN), 1.0, d_v=16)
     assert out.shape == (TOKENS, HEADS, 16) and out.dtype == torch.bfloat16
     assert largest.shape == sums.shape == (TOKENS, HEADS) and sums.dtype == torch.float32
@@ -67,7 +68,7 @@ _INDEXER = {"d_index_q": (1, TOKENS, HEADS, WIDTH), "d_weights": (1, TOKENS, HEA
 def test_cudnns_kernels_for_sparse_attention_give_what_their_interface_names(
     name: str, args: tuple[Any, ...], named: dict[str, Any], wanted: dict[str, tuple[int, ...]]
 ) -> None:
-    assert {key: tuple(one.shape) for key, one in getattr(DSA, name)(*args, **named).items()} == wanted
+    assert {key: tuple(one.shape) for key, one in DSA[name](*args, **named).items()} == wanted
 
 
 def test_verls_fused_loss_gives_two_numbers_a_token_and_gradients_of_both_inputs() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -13,11 +14,10 @@ from megatron_hcp.pretend.record import RECORD
 from megatron_hcp.pretend.stand_ins.contract import same, stands_for
 from megatron_hcp.pretend.stand_ins.kernel import kernel
 from megatron_hcp.pretend.stand_ins.packages import make_importable
-from megatron_hcp.pretend.stand_ins.sparse import DSA, attend
 
 STANDS_FOR = (
     "mamba_ssm, causal_conv1d, flash-linear-attention, fast_hadamard_transform; APEX's layer norm and fused weight "
-    "gradient; torch's flex_attention; DeepEP's names"
+    "gradient; torch's flex_attention; FlashMLA and cuDNN's kernels for it; DeepEP's names"
 )
 CANNOT_TELL = "numbers, and what these kernels refuse"
 
@@ -125,6 +125,41 @@ def _flex_attention(q: Any, k: Any, v: Any, *_: Any, **__: Any) -> Any:
     return kernel(lambda q, k, v: (q.new_empty(_attended(q, k, v)), (q, k, v, _row(q))), q, k, v)
 
 
+def _sparse(q: Any, *_: Any, d_v: int = 512, **__: Any) -> Any:
+    """[tokens, heads, width] -> [tokens, heads, d_v], and each row's largest logit and log-sum-exp in fp32."""
+    return q.new_empty(*q.shape[:-1], d_v), _row(q), _row(q)
+
+
+def _numbers(like: Any, *shape: int, dtype: Any = torch.float32) -> Any:
+    return like.new_empty(shape, dtype=dtype)
+
+
+def _chosen(scores: Any, *_: Any, top_k: int, **__: Any) -> Any:
+    shape = (*scores.shape[:-1], top_k)
+    return {"indices": _numbers(scores, *shape, dtype=torch.int32), "values": _numbers(scores, *shape)}
+
+
+def _of_indexer(q: Any, w: Any, k: Any, *_: Any, **__: Any) -> Any:
+    return {"d_index_q": q * 1, "d_weights": w * 1, "d_index_k": k * 1}
+
+
+DSA = {
+    "indexer_forward_wrapper": lambda q, k, *_, max_seqlen_k=None, **__: {
+        "scores": _numbers(q, *q.shape[:-2], max_seqlen_k or k.shape[1])
+    },
+    "indexer_top_k_wrapper": _chosen,
+    "indexer_backward_wrapper": _of_indexer,
+    "dense_indexer_backward_wrapper": _of_indexer,
+    "sparse_attention_backward_wrapper": lambda q, kv, *_, **__: {"dq": q * 1, "dkv": kv * 1},
+    "sparse_attn_score_recompute_wrapper": lambda q, k, lse, chosen, *_, **__: {"target": _numbers(q, *chosen.shape)},
+    "dense_attn_score_recompute_wrapper": lambda q, k, *_, **__: {
+        "out": _numbers(q, *q.shape[:2], k.shape[1]),
+        "denom": _numbers(q, *q.shape[:2]),
+    },
+}
+"""cuDNN's kernels for FlashMLA's sparse attention and its indexer, with the names of megatron-core's interface."""
+
+
 class LayerNorm:
     """APEX's autograd functions: [..., hidden] -> the same."""
 
@@ -167,8 +202,10 @@ KERNELS: dict[str, dict[str, Any]] = {
     },
     "mamba_ssm.ops.triton.layernorm_gated": {"RMSNorm": RMSNorm},
     "mamba_ssm.ops.triton.selective_state_update": {"selective_state_update": None},
-    "flash_mla": {"flash_mla_sparse_fwd": attend},
-    "cudnn": {"DSA": DSA},
+    "flash_mla": {
+        "flash_mla_sparse_fwd": stands_for("flash_mla", lambda q, *_, d_v=512, **__: (*q.shape[:-1], d_v))(_sparse)
+    },
+    "cudnn": {"DSA": SimpleNamespace(**{name: _called("cudnn.DSA", ours) for name, ours in DSA.items()})},
     "deep_ep": {"Buffer": Buffer, "HybridEPBuffer": Buffer},
     "deep_ep.utils": {"EventHandle": Buffer, "EventOverlap": Buffer},
     "causal_conv1d": {

@@ -28,6 +28,8 @@ _READS = {
 }
 _ROOM = (torch.empty, torch.empty_like, torch.Tensor.new_empty)
 """What makes tensors whose values come later."""
+_OF_NUMBERS = (torch.arange, torch.linspace)
+"""What makes tensors of numbers, which may be read from the device."""
 _INDEXES = (torch.Tensor.__getitem__, torch.Tensor.__setitem__)
 _KINDS = {
     "Float": torch.float32,
@@ -99,6 +101,8 @@ class Pretend(TorchFunctionMode):  # type: ignore[misc]
             return False
         if func in SIZED and (answer := SIZED[func](func, args, kwargs)) is not ASK_TORCH:
             return answer
+        if func in _OF_NUMBERS:
+            args = tuple(made_up(arg) if is_on_device(arg) else arg for arg in args)
         if func in _INDEXES:
             args = (args[0], _index(args[1], decides_size=func is torch.Tensor.__getitem__), *args[2:])
             if func is torch.Tensor.__getitem__ and is_on_device(args[0]) and not vars(args[0]):
