@@ -143,7 +143,7 @@ def _of_indexer(q: Any, w: Any, k: Any, *_: Any, **__: Any) -> Any:
     return {"d_index_q": q * 1, "d_weights": w * 1, "d_index_k": k * 1}
 
 
-DSA = {
+DSA: dict[str, Callable[..., Any]] = {
     "indexer_forward_wrapper": lambda q, k, *_, max_seqlen_k=None, **__: {
         "scores": _numbers(q, *q.shape[:-2], max_seqlen_k or k.shape[1])
     },
