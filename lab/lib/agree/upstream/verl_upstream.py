@@ -76,7 +76,7 @@ class Verl:
         self.config.omega_conf_to_dataclass(rollout)
 
     def _compose(self, overrides: list[str]) -> Any:
-        """Hydra's composition. Reading thirty files takes it most of a second, and only overrides of groups choose them.
+        """Hydra's composition. Reading thirty files takes it most of a second; overrides of groups choose them.
 
         It is therefore made once for each choice of groups; the values are set on a copy, as Hydra sets them. A key
         with a dot is no group's.
