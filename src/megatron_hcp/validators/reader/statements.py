@@ -214,10 +214,8 @@ class Body:
     def _change(self, line: ast.stmt, pad: str) -> Iterator[str]:
         if isinstance(line, ast.Assign):
             text = self._text(line.value)
-            for target in line.targets:
-                if ast.unparse(target).startswith("os.environ["):
-                    continue
-                yield f"{pad}{self._target(target)} = {text}"
+            kept = (one for one in line.targets if not ast.unparse(one).startswith("os.environ["))
+            yield from (f"{pad}{self._target(one)} = {text}" for one in kept)
         elif isinstance(line, ast.AnnAssign) and line.value is not None:
             yield f"{pad}{self._target(line.target)} = {self._text(line.value)}"
         elif isinstance(line, ast.AugAssign):
@@ -236,6 +234,8 @@ class Body:
 
     def _call(self, call: ast.Call, pad: str) -> Iterator[str]:
         name = ast.unparse(call.func)
+        if name == "object.__setattr__":  # how a frozen dataclass sets its own fields
+            call = ast.Call(ast.Name("setattr"), call.args, [])
         owner, _, method = name.rpartition(".")
         if name in ("exit", "quit", "sys.exit"):
             yield self._stop(pad, call)
