@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 import sys
 from collections import Counter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from agree.megatron_lm import report_on
 from agree.megatron_lm_launches import Drawn, draw
@@ -96,7 +96,9 @@ def main() -> int:
         return 0
     differ = 0
     for release in options.release or ["0.16.1", "0.19.0"]:
-        have = {f"--{name.replace('_', '-')}": {} for name in all_options() if release in revisions_with(name)}
+        have: dict[str, dict[str, Any]] = {
+            f"--{name.replace('_', '-')}": {} for name in all_options() if release in revisions_with(name)
+        }
         cited, rng = links(release), random.Random(options.seed)
         count: Counter[Disagreement] = Counter()
         shortest: dict[Disagreement, Drawn] = {}
