@@ -1,4 +1,4 @@
-"""The programs on resharding, FSDP2 and offloading notice what is broken."""
+"""The programs on resharding, FSDP2, offloading and Mamba notice what is broken."""
 
 from __future__ import annotations
 
@@ -47,3 +47,24 @@ def test_offloading_notices_a_refusal_that_is_gone(forked):
         "T.__post_init__ = silent\n",
     )
     assert (ran.code, ran.failed()) == (1, ["layers, pipeline: refused"])
+
+
+@pytest.mark.parametrize(
+    ("patch", "failed"),
+    [
+        (
+            "import megatron.core.ssm.mamba_context_parallel as m\n"
+            "m._undo_attention_load_balancing = lambda rows, *rest: rows\n",
+            ["2 groups: whole rows in order", "2 groups: recurrence of one process"],
+        ),
+        (
+            "import megatron.core.ssm.mamba_context_parallel as m\n"
+            "m._redo_attention_load_balancing = lambda rows, *rest: rows\n",
+            ["2 groups: recurrence of one process"],
+        ),
+    ],
+    ids=["zigzag stays", "order stays"],
+)
+def test_mamba_rows_in_another_order_are_noticed(forked, patch, failed):
+    ran = forked("mamba_exchange", patch=patch)
+    assert (ran.code, ran.failed()) == (1, [*failed, *(name.replace("2", "8", 1) for name in failed)])

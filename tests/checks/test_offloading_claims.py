@@ -8,6 +8,7 @@ import pytest
 from packaging.version import Version
 
 from megatron_hcp.judge.anchored import segment_of
+from megatron_hcp.launch.facts.known_options import revisions_with
 
 OFFLOAD = "megatron/core/pipeline_parallel/fine_grained_activation_offload.py"
 CONFIG = "megatron/core/transformer/transformer_config.py"
@@ -55,3 +56,14 @@ def test_a_part_is_offloaded_from_0_19_on(upstream: Path) -> None:
         text = (folder / CONFIG).read_text(encoding="utf-8")
         for field in ("activation_offload_fraction: float", "delta_offload_bytes_across_pp_ranks: int"):
             assert (field in text) == (version >= Version("0.19")), version
+
+
+@pytest.mark.upstream
+def test_the_options_of_layer_offloading_came_with_0_16(upstream: Path) -> None:
+    """The field is older than every wheel read here; the options are of Megatron-LM's own list."""
+    fields = sorted(upstream.glob("megatron-core-*/megatron/core/model_parallel_config.py"))
+    assert len(fields) >= 5
+    for file in fields:
+        assert "cpu_offloading_num_layers: int" in file.read_text(encoding="utf-8"), file
+    assert revisions_with("cpu_offloading_num_layers")[0] == "0.16.0"
+    assert revisions_with("optimizer_cpu_offload")[0] == "0.12.0"

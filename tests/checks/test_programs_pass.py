@@ -19,6 +19,7 @@ PROGRAMS = [
     "fsdp_context_parallel",
     "hcp_groups",
     "loss_normalization",
+    "mamba_exchange",
     "offloading_refusals",
     "packed_rotary",
     "packed_tokens",

@@ -67,6 +67,17 @@ def test_bridge_looks_for_an_optimizer_that_was_not_saved(upstream: Path) -> Non
 
 
 @pytest.mark.upstream
+def test_bridge_exports_over_gloo_and_not_beside_fsdp_dtensor(upstream: Path) -> None:
+    for version, file in bridges(upstream).items():
+        bridge = file.parents[1] / "models/conversion/auto_bridge.py"
+        export = segment_of(bridge, "AutoBridge.export_ckpt") or ""
+        assert 'temporary_distributed_context(backend="gloo")' in export, version
+        checks = (file.parent / "config.py").read_text(encoding="utf-8")
+        refused = "also_save_hf_checkpoint=True is not supported together with ckpt_format='fsdp_dtensor'" in checks
+        assert refused == (version >= Version("0.6")), version
+
+
+@pytest.mark.upstream
 def test_the_step_stays_out_of_the_common_state_from_0_16_on(upstream: Path) -> None:
     read = 0
     for release in upstream.glob("megatron-core-*"):

@@ -85,6 +85,10 @@ def check_launch(
     findings = sorted(findings + last.findings, key=lambda finding: finding.id)
     if verdict:
         undecided += not_read(launch, findings)
+    if len(undecided) > 1:
+        from megatron_hcp.judge.verdict.undecided import once_for_arguments
+
+        undecided = once_for_arguments(undecided)
     return Report(
         launch,
         tuple(findings),

@@ -75,13 +75,15 @@ class Undecided(NamedTuple):
     """Settings of the launch that an error rule depends on but that hcp could not read.
 
     `reason` says what hides them ("line 29 sources models/x.sh, which isn't read"), `do` what to do about it; `needs`
-    names the facts, `location` is where the launch hides them.
+    names the facts, `location` is where the launch hides them. `argument`: the number of the script's argument that
+    decides them (`@`: all of its arguments).
     """
 
     reason: str
     needs: tuple[str, ...]
     location: Location | None
     do: str
+    argument: str = ""
 
 
 class StartVerdict(NamedTuple):

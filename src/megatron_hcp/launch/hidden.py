@@ -50,8 +50,8 @@ _CHOICES = {
 class Hidden(NamedTuple):
     """Why a fact can't be read. `do` is what to do about everything that this reason hides; "" = state the facts.
 
-    `variable` is the variable of the script, or the number of its argument, that decides it; "" if there is none. `by`:
-    a branch of the script that asks for that variable decides, or a command's output.
+    `variable` is the number of the script's argument (`@`: all), or else the variable, that decides it; "" if there is
+    none. `by`: a branch of the script that asks for that variable decides, or a command's output.
     """
 
     hides: Hides
@@ -129,7 +129,7 @@ def _unread(launch: Launch, name: str, reason: str, hides: Hides) -> Hidden:
         do = "give that file with --source" if is_file else ""
     elif hides == "model" and not launch.model and "--model" not in reason:
         do = "give the model's config.json with --model"
-    variable = reason.variable if isinstance(reason, ByVariable) else ""
+    variable = (reason.argument or reason.variable) if isinstance(reason, ByVariable) else ""
     by = reason.by if isinstance(reason, WhyUnknown) else ""
     key = next((key for key in launch.reading.unknown if _is_of(launch, key, name)), None)
     place = _place(launch, reason, key)

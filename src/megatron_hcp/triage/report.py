@@ -15,10 +15,9 @@ from megatron_hcp.triage.conclude import Diagnosis
 from megatron_hcp.triage.exit_codes import step_of_code
 from megatron_hcp.triage.failure import Failure
 from megatron_hcp.triage.line import When
-from megatron_hcp.triage.remedy.memory import MEMORY, memory_steps
+from megatron_hcp.triage.remedy.memory import MEMORY, NO_ROOM, memory_steps
 from megatron_hcp.triage.remedy.raised import changes
 from megatron_hcp.triage.signatures.row import said_text
-from megatron_hcp.triage.unclear import UNCLEAR
 
 _CP_NEXT = {
     "off": "hcp check {launch} --select HCP,LOAD",
@@ -195,7 +194,9 @@ def next_steps(failure: Failure, diagnosis: Diagnosis, launch: str | None) -> li
     if is_first_collective(failure, done):
         steps.append(_NETWORK)
     by_code = step_of_code(failure.exit_code) if failure.kind == "report" else ""
-    found = [*changes(failure), *((step, {}) for step in (by_code, *_own_steps(failure, done)) if step)]
+    found, says_all = changes(failure)
+    own = () if says_all else _own_steps(failure, done)
+    found += [(step, {}) for step in (by_code, *own) if step]
     for step, evidence in found:
         if diagnosis.dumps and "TORCH_FR_BUFFER_SIZE" in step:
             continue
@@ -213,7 +214,7 @@ def _own_steps(failure: Failure, done: int) -> tuple[str, ...]:
     if failure.signature.id != MEMORY:
         return own
     *first, last = memory_steps(failure, done)
-    return (*first, *own[:-1], last)
+    return (*first, *(() if last == NO_ROOM else own[:-1]), last)
 
 
 _SELECT = re.compile(r"--select ([A-Z0-9,]+)")
@@ -275,3 +276,24 @@ def time_text(when: When | None) -> str | None:
         return None
     month, day, seconds = when
     return f"{month:02}-{day:02} {int(seconds) // 3600:02}:{int(seconds) // 60 % 60:02}:{int(seconds % 60):02}"
+
+
+UNCLEAR = {
+    "error-line": (
+        "no known failure in {files}{steps}, but this line may say what went wrong",
+        "read the lines around it: did the program end there, or go on?",
+    ),
+    "no-end": (
+        "in {files}{steps} only the shell failed, before the ranks started; how they ended isn't there",
+        "pass the files with the job's other output, as the .out beside an .err",
+    ),
+    "no-step": (
+        "no failure in {files}, but no training step either",
+        "is the job still starting, or is it hanging? pass the logs of all its ranks and of its launcher",
+    ),
+    "no-log": (
+        "nothing in {files} looks like a training job's log",
+        "pass the files that the job's ranks and its launcher wrote",
+    ),
+}
+"""Why the state of a job is unclear: by the reason, what is said of the files that were read, and the next step."""

@@ -50,9 +50,12 @@ def upstreams_of(launch: Launch) -> tuple[ValidatingRepo, ...]:
 
 
 def _is_miles(launch: Launch) -> bool:
-    """Whether the launch says that it is of miles, or has an option that slime lacks and miles has."""
+    """Whether the launch says that it is of miles, names its code, or has an option that slime lacks and miles has."""
     if "miles" in launch.facts or "slime" in launch.facts:
         return "miles" in launch.facts
+    values = (one.value if isinstance(one.value, list) else [one.value] for one in launch.reading.settings)
+    if any(str(word).startswith(("miles.", "miles_plugins.")) for words in values for word in words):
+        return True
     from megatron_hcp.validators.table import program_of_release
 
     slime, miles = (program_of_release(upstream.repo, "main") for upstream in (SLIME, MILES))

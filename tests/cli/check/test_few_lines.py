@@ -45,3 +45,14 @@ def test_guards_that_releases_reworded_are_told_once_and_all_counted(hcp: Hcp) -
     done = hcp("check", "--dialect", "mlm", "--", *LAUNCH.split(), "--overlap-param-gather", "--overlap-grad-reduce")
     (line,) = (line for line in done.stdout.splitlines() if " error START001/" in line)
     assert "other guards would" in line and "FAILED: 3 errors" in done.stdout
+
+
+def test_a_fix_that_renames_many_settings_shows_the_first_and_how_many_more(hcp: Hcp, tmp_path: Path) -> None:
+    words = ["--num_layers=4", "--hidden_size=512", "--num_attention_heads=8", "--seq_length=1024"]
+    script = tmp_path / "train.sh"
+    script.write_text(f"torchrun --nproc-per-node 8 pretrain_gpt.py {' '.join(words)}\n")
+    fix = next(line for line in hcp("check", str(script), "--diff").stdout.splitlines() if "which --diff shows" in line)
+    assert ", and 3 more names" in fix and len(fix) <= 160
+    assert "--num-layers for --num_layers" in fix and "--hidden" not in fix
+    # Words alone have no patch.
+    assert "--seq-length 1024" in hcp("check", "--dialect", "mlm", "--", *words).stdout

@@ -277,3 +277,15 @@ def test_where_the_scripts_arguments_decide_they_are_asked_for(
     (item,) = of_text(tmp_path, text).undecided
     assert item.do == "give the script's arguments with --args WORDS"
     assert of_text(tmp_path, text, arguments=arguments).undecided == ()
+
+
+def test_what_several_arguments_decide_is_asked_for_once_and_first(tmp_path: Path) -> None:
+    text = f"KIND=$1\nif [[ $KIND = a ]]; then CP=3; else CP=$(nproc); fi\n{START} {CP} $CP --micro-batch-size $MBS"
+    text += " --global-batch-size $2 --expert-model-parallel-size ${10} --num-experts 8"
+    first, *others = of_text(tmp_path, text).undecided
+    assert first.do == "give the script's arguments with --args WORDS"
+    assert first.reason == "the launch depends on the script's arguments ($1, $2, $10)"
+    assert {"cp", "ep", "global_batch_size"} <= set(first.needs)
+    assert [one.do for one in others] == ["give its value with --set micro_batch_size=VALUE"]
+    settled = of_text(tmp_path, text, arguments=("a", "8", *"3456789", "2")).undecided
+    assert [one.do for one in settled] == [one.do for one in others]

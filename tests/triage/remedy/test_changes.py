@@ -6,8 +6,7 @@ import pytest
 
 from megatron_hcp.triage.is_cp_on import CpPlan
 from megatron_hcp.triage.read import triage
-from megatron_hcp.triage.remedy.components import component_of
-from megatron_hcp.triage.remedy.correction import corrections, records
+from megatron_hcp.triage.remedy.tables import component_of, corrections, records
 from megatron_hcp.triage.report import diagnosis_json
 from support.logs import write_logs
 
@@ -208,7 +207,7 @@ def test_each_row_says_what_to_do_or_why_and_names_only_what_it_can_know():
         assert row.why or row.step, row.shape.pattern
         groups = set(row.shape.groupindex) | set(row.code.groupindex if row.code else ())
         assert set(re.findall(r"{(\w+)}", row.step)) <= known | groups, row.step
-    fields = {"raises", "text", "code", "where", "signature", "why", "why at first", "do", "alone"}
+    fields = {"raises", "text", "code", "where", "signature", "why", "why at first", "do", "alone", "instead"}
     assert all(record.keys() <= fields for record in records("corrections.txt"))
 
 

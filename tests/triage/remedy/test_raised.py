@@ -132,8 +132,9 @@ def _names(step):
 
 def _repeated(failure):
     """Of the steps of a failure's signature, those that its corrections tell too."""
-    told = {name for step, _ in changes(failure) for name in _names(step)}
-    return [step for step in failure.signature.next if _names(step) & told]
+    found, says_all = changes(failure)
+    told = {name for step, _ in found for name in _names(step)}
+    return [] if says_all else [step for step in failure.signature.next if _names(step) & told]
 
 
 @rows("row", SIGNATURES)

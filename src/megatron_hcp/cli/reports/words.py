@@ -17,6 +17,7 @@ WIDTH = 80
 LONGEST = 156
 """Columns of a line in a log, where an ellipsis becomes three points: at most 160."""
 _MANY = 5
+_MANY_NAMES = 3
 _MANY_PRESUMED = 3
 
 
@@ -55,7 +56,10 @@ def fact_value(name: str, fact: Fact) -> Any:
 
 
 def fix_text(launch: Launch, fix: OfferedFix) -> str:
-    """What to type: flags for a Megatron-LM command line, overrides elsewhere."""
+    """What to type: flags for a Megatron-LM command line, overrides elsewhere. Of many new names, only the first."""
+    if len(fix.renames) > _MANY_NAMES and launch.reading.text is not None:
+        more = f", and {len(fix.renames) - 1} more names, which --diff shows"
+        return f"{(fix.cli or fix.overrides)[0].partition('=')[0]} for {(fix.without or fix.overrides)[0]}{more}"
     if FRAMEWORKS[launch.dialect].is_command_line:
         import shlex
 

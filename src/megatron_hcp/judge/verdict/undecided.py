@@ -6,7 +6,7 @@ its legal values: the rule is undecided if one of them leads to an error.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from megatron_hcp.judge.report import Undecided
 from megatron_hcp.judge.ruling import Ruling, judge
@@ -28,6 +28,7 @@ _WITHOUT_CP = {
     "hybrid_context_parallel": False,
     "dynamic_context_parallel": False,
 }
+_GIVE_ARGUMENTS = "give the script's arguments with --args WORDS"
 _WORDS: frozenset[Hides] = frozenset(("word",))
 _ANYTHING: frozenset[Hides] = frozenset(("word", "recipe"))
 _MODEL: frozenset[Hides] = _ANYTHING | {"model"}
@@ -73,7 +74,23 @@ def entry_of(launch: Launch, found: Hidden, names: list[str]) -> Undecided:
     """What one reason hides, `names` being the facts that rules or guards depend on."""
     count = {name: names.count(name) for name in names}
     needs = tuple(sorted(count, key=lambda name: (-count[name], name)))
-    return Undecided(found.reason, needs, found.location, found.do or _how(launch, found, needs))
+    argument = found.variable if found.variable == "@" or found.variable.isdecimal() else ""
+    do = found.do or (_GIVE_ARGUMENTS if argument else _how(launch, found, needs))
+    return Undecided(found.reason, needs, found.location, do, argument)
+
+
+def once_for_arguments(undecided: Sequence[Undecided]) -> list[Undecided]:
+    """The same, first what the script's arguments decide, as one: giving them answers all of it."""
+    theirs = [item for item in undecided if item.argument]
+    others = [item for item in undecided if not item.argument]
+    if len(theirs) < 2:
+        return [*theirs, *others]
+    names = ", ".join(
+        f"${name}" for name in sorted({item.argument for item in theirs}, key=lambda name: (len(name), name))
+    )
+    needs = tuple(dict.fromkeys(need for item in theirs for need in item.needs))
+    reason = f"the launch depends on the script's arguments ({names})"
+    return [Undecided(reason, needs, theirs[0].location, _GIVE_ARGUMENTS, "@"), *others]
 
 
 def _how(launch: Launch, found: Hidden, needs: tuple[str, ...]) -> str:
@@ -85,8 +102,6 @@ def _how(launch: Launch, found: Hidden, needs: tuple[str, ...]) -> str:
         return (
             f"name the recipe with --recipe, state its settings ({shown}), or check the YAML that its --dryrun writes"
         )
-    if found.variable == "@" or found.variable.isdecimal():
-        return "give the script's arguments with --args WORDS"
     if found.variable and (is_long or found.by == "branch"):
         return f"state {found.variable} with --assume env.{found.variable}=VALUE"
     if found.reason == launch.reading.unseen and found.by == "command":

@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 
 from megatron_hcp.triage.failure import Failure
-from megatron_hcp.triage.number import number
+from megatron_hcp.triage.names import number
 
 MEMORY = "gpu-memory"
 """The signature of GPU memory that ran out."""
 _SAVE = "{memory}"
 """A step of the signature: what the launch can still do."""
 _WORKS = re.compile(r", in (?:_?engine_run_backward|_?backward\w*|_?forward\w*|training_step|train_step)\b")
-_NO_ROOM = (
-    "NCCL found no room for its buffers: does another process, or one that an earlier run left behind, hold this GPU "
+NO_ROOM = (
+    "not even a small buffer found room: does another process, or one that an earlier run left behind, hold this GPU "
     "(nvidia-smi)? free it first"
 )
 _PHASES: tuple[tuple[re.Pattern[str], str], ...] = (
@@ -45,11 +45,11 @@ _PHASES: tuple[tuple[re.Pattern[str], str], ...] = (
     ),
     (
         re.compile(r"distributed_c10d\.py, in \w{0,90}(?:process_group|barrier|new_group)"),
-        _NO_ROOM,
+        NO_ROOM,
     ),
 )
 """By the frame in which memory ran out, or the next one outward that tells, what it was for."""
-_OF_NCCL = re.compile(r"NCCL WARN|Failed to CUDA (?:calloc|malloc|host alloc)|Cuda failure ")
+_AT_ONCE = re.compile(r"NCCL WARN|Failed to CUDA (?:calloc|malloc|host alloc)|Cuda failure |CUDA error: out of memory")
 _TOTAL = re.compile(r"(?:total capac\w{1,6} of|GPU \d{1,3};) ([\d.]{1,12}) GiB")
 _FREE = re.compile(r"(?:of which|allocated;) ([\d.]{1,12}) ?([GMK]iB|bytes)(?: is)? free")
 _OWN = re.compile(
@@ -87,7 +87,7 @@ def _phase_of(failure: Failure, steps: int) -> str:
             return known
         if _WORKS.search(frame.place):
             break
-    return "" if steps or not _OF_NCCL.search(failure.message) else _NO_ROOM
+    return "" if steps or not _AT_ONCE.search(failure.message) else NO_ROOM
 
 
 def memory_steps(failure: Failure, steps: int) -> list[str]:
@@ -111,6 +111,6 @@ def why_full(failure: Failure, steps: int) -> str:
     """Why GPU memory ran out, beside the launch's own need: who held it, or when, since a plan is of one phase."""
     if held_by_others(failure.message):
         return "; free the GPU first, or take another: other processes hold much of it"
-    if _phase_of(failure, steps) == _NO_ROOM:
+    if _phase_of(failure, steps) == NO_ROOM:
         return "; free the GPU first, or take another: little was asked for, and it was full already"
     return f" (it ran out after {steps} logged steps)" if steps else " (it ran out before the first training step)"

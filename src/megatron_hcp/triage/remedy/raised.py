@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from megatron_hcp.triage.failure import Failure
 from megatron_hcp.triage.raised.frames import Frame
-from megatron_hcp.triage.remedy.components import component_of, install_text, is_plumbing
-from megatron_hcp.triage.remedy.correction import Correction, corrections
+from megatron_hcp.triage.remedy.tables import Correction, component_of, corrections, install_text, is_plumbing
 
 
 def why_again(failure: Failure, steps: int) -> str:
@@ -19,9 +18,9 @@ def why_again(failure: Failure, steps: int) -> str:
     return next((row.why for row in _rows(failure, failure.message) if row.why and (row.later or not steps)), "")
 
 
-def changes(failure: Failure) -> list[tuple[str, dict[str, str]]]:
+def changes(failure: Failure) -> tuple[list[tuple[str, dict[str, str]]], bool]:
     """What to change, each as a step and what its names stand for, by the exception, its traceback, and what its text
-    asks for itself; the most exact one first."""
+    asks for itself; the most exact one first. And whether that says all, also what the signature's own steps would."""
     text = f"{failure.message} {failure.more}".strip()
     known = _evidence(failure, text)
     is_general = failure.signature.role == "general"
@@ -30,18 +29,19 @@ def changes(failure: Failure) -> list[tuple[str, dict[str, str]]]:
         said = _said_by(row, failure, text) if row.step and (row.is_alone or not failure.rule) else None
         if said is not None and not _lacks(row.step, filled := {**known, **said}):
             if row.is_alone:
-                return [(row.step, filled)]
+                return [(row.step, filled)], row.is_instead
             found.append((row.step, filled))
             break
-    if failure.kind == "cause" and (asked := _asked(text)):
+    asked = _asked(text) if failure.kind == "cause" else ""
+    if asked:
         found.append(("it says itself what to do: {asked}", {"asked": asked}))
     if not found and is_general and known["at"] and not failure.signature.next:
         quoted = ", ".join(dict.fromkeys(_QUOTED.findall(failure.message)[:_MOST_NAMES]))
         known["names"] = known["names"] or known["stated"] or quoted
         found.append((_LATE if came_too_late(failure) else _GENERAL[bool(known["names"])], known))
-    if is_general and (part := component_of(tuple(frame.place for frame in failure.frames))):
+    if is_general and not asked and (part := component_of(tuple(frame.place for frame in failure.frames))):
         found.append(("it comes from {part}: {look}", {"part": part[0], "look": part[1]}))
-    return found
+    return found, False
 
 
 _GENERAL = (
@@ -98,7 +98,7 @@ _LIBRARY = re.compile(r"(?:site|dist)-packages/|/python3\.\d{1,2}/|^<")
 _OPTION = re.compile(
     r"(?<![\w.(/'\"-])(?:--[a-z][\w-]{2,60}|(?:[a-z]\w{0,40}\.)*[a-z][a-z0-9]*(?:_[a-z0-9]+)+)(?![\w(/.])"
 )
-_FILE = re.compile(r"(?<![\w./'\"(])['\"(]?(?P<file>(?:/|\./|\w[\w.-]{0,60}/)[\w./-]{1,200}\w)")
+_FILE = re.compile(r"(?<![\w./:'\"(])['\"(]?(?P<file>(?:/|\./|\w[\w.-]{0,60}/)[\w./-]{1,200}\w)")
 _QUOTED = re.compile(r"(?<!\w)(?:'[\w.-]{2,60}'|`[\w.-]{2,60}`)(?!\w)")
 _MOST_NAMES = 4
 _DATA_KEY = re.compile(r"(?i)batch|sample|row|item|example|data|feature|record|column|entry|line|collate|\bdocs?\b")
@@ -168,7 +168,7 @@ _ASKS = re.compile(
     r"(?:^|(?<=[.!?;:,] ))(?P<said>(?:(?i:please|try|make sure|ensure|consider|set|use|install|pass|specify|"
     r"upgrade|downgrade|update|increase|reduce|decrease|remove|disable|enable|run|check|commit|add|change|did you|you "
     r"(?:should|must|need to|can|may|have to)|to (?:fix|avoid|disable|resolve|use|enable)|either)|Hint:) "
-    r"(?:[^.!?;]|[.!?](?=\w)){8,220})"
+    r"(?:[^.!?;]|[.!?](?=[\w)`])){8,220})"
 )
 """What an exception's own text asks for, as a sentence of it."""
 _NO_HELP = re.compile(

@@ -49,12 +49,6 @@ ENVIRONMENT: tuple[Signature, ...] = (
         ),
     ),
     fault(
-        "torch-without-cuda",
-        r"Torch not compiled with CUDA enabled",
-        "this PyTorch is built without CUDA",
-        "install the build of PyTorch for the cluster's CUDA: python -c 'import torch; print(torch.version.cuda)'",
-    ),
-    fault(
         "torch-lacks",
         r"was requested but PyTorch was built without (?P<part>\w{1,30})|doesn't have (?P<part2>\w{1,30}) built in|"
         r"but (?P<part3>\w{1,30}) support is not compiled",
@@ -165,7 +159,7 @@ ENVIRONMENT: tuple[Signature, ...] = (
         "host-name",
         r"gaierror: |Name or service not known|[Tt]emporary failure in name resolution|Could not resolve host",
         "this node cannot resolve a host name",
-        "getent hosts NAME on {node}: is it the name of the first node, and does DNS work inside the container?",
+        "getent hosts NAME on {node}: is it right (the first node's, a service's)? does DNS work in the container?",
         tokens=(ERROR, b"ould not resolve host", b"name resolution"),
     ),
     fault(

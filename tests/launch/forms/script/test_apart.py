@@ -62,3 +62,24 @@ def test_bash_itself_starts_the_command_without_them(script: str) -> None:
     words = run_in_bash(script.replace("2>&1 | tee log", "").replace("> log", ""), recorders)
     last = script.rstrip().splitlines()[-1].split()[0]
     assert words and last not in words
+
+
+@pytest.mark.parametrize(
+    ("lines", "note"),
+    [
+        (["A=<Specify path>_text", "", "SAVE=x"], "A has no value: replace the placeholder <Specify path> in line 2"),
+        (["", "  export A=<data>/x", "B=<x y>z", "B=<x>z"], "the placeholder <data> in line 3 (B likewise)"),
+        ([f"V{number}=<Path>x" for number in range(8)], "in line 2 (V1, V2, V3, V4, V5, … likewise)"),
+    ],
+)
+def test_variables_that_placeholders_leave_without_a_value_are_noted(lines: list[str], note: str) -> None:
+    script = "\n".join(["#!/bin/bash", *lines, f"{START} --num-layers 2"])
+    (reading,) = read_launches(script, "x.sh")
+    (noted,) = (one for one in reading.notes if "placeholder" in one)
+    assert note in noted
+
+
+def test_what_bash_reads_from_is_no_placeholder() -> None:
+    script = f"A='<Specify path>'\nB=$(sort <Path >x)\nC=<(sort x)\n# D=<Path>\n{START} --num-layers 2"
+    (reading,) = read_launches(script, "x.sh")
+    assert not any("placeholder" in one for one in reading.notes)

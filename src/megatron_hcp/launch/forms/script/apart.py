@@ -1,11 +1,12 @@
-"""Options that stand apart from their command, since a line of it ends without a backslash."""
+"""What bash reads otherwise than its author meant: options apart from their command, since a line of it ends without a
+backslash, and placeholders."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
-from megatron_hcp.bash.value import Field, Items, Span
+from megatron_hcp.bash.value import Field, Items, ScriptText, Span
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.record import NamedTuple
 from megatron_hcp.launch.forms.script.flags import location_of
@@ -13,6 +14,8 @@ from megatron_hcp.launch.forms.script.started import Launched
 
 _ARGUMENT = re.compile(r"--[A-Za-z]|[+~]*[A-Za-z_]\w*(\.\w+)+=")
 """An option, or an override of a key with a dot: no command begins like this."""
+_PLACEHOLDER = re.compile(rb"(?m)^[ \t]*(?:export[ \t]+)?([A-Za-z_]\w{0,60})=(<[A-Za-z][^<>\n]{0,80}>)")
+"""An unquoted `NAME=<Specify path>`: bash takes what follows `<` for a file, and fails where `>` ends the line."""
 _BLANK_AFTER = re.compile(rb"\\[ \t\r]+$")
 
 
@@ -74,3 +77,14 @@ def _cause(found: Apart) -> tuple[int, str, str]:
     if len(between) > 2:
         return line, f"line {line + 1} is empty", f"delete the empty line, and end line {line} in a backslash"
     return line, f"no backslash ends line {line}", f"end line {line} in a backslash"
+
+
+def placeholders_in(text: ScriptText) -> Iterator[str]:
+    """A note on the variables that a script leaves empty, since placeholders stand where their values should."""
+    found = list(_PLACEHOLDER.finditer(text.data)) if b"=<" in text.data else []
+    if found:
+        line = text.location(*found[0].span()).line
+        first, *others = dict.fromkeys(match[1].decode() for match in found)
+        more = f" ({', '.join(others[:5])}{', …' if len(others) > 5 else ''} likewise)" if others else ""
+        shown = found[0][2].decode("utf-8", "replace")
+        yield f"{first} has no value: replace the placeholder {shown} in line {line}{more}"

@@ -17,7 +17,7 @@ from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.launch.comments import acceptances_in
 from megatron_hcp.launch.fact import ALONE, Acceptance, Beside
 from megatron_hcp.launch.forms.kubernetes.sight import applies_input, is_kubernetes
-from megatron_hcp.launch.forms.script.apart import Apart, argument_of, is_below
+from megatron_hcp.launch.forms.script.apart import Apart, argument_of, is_below, placeholders_in
 from megatron_hcp.launch.forms.script.commands import take_apart
 from megatron_hcp.launch.forms.script.files import MAX_CHARACTERS, Files
 from megatron_hcp.launch.forms.script.flags import flag_names
@@ -83,14 +83,12 @@ class Followed:
 
     def notes(self) -> tuple[str, ...]:
         """What to say about the script; once a launch of it is read, since that may read files too."""
-        unused = (
-            f"--source {source} matches no file that the script sources or starts" for source in self.files.unused
-        )
+        unused = (f"--source {one} matches no file that the script sources or starts" for one in self.files.unused)
         taken = (
             f"{path} is read as {place} of the same repository, since the script has changed its folder"
             for path, place in self.files.elsewhere.items()
         )
-        return (*self.walker.notes, *taken, *unused)
+        return (*self.walker.notes, *placeholders_in(self.text), *taken, *unused)
 
     def _walk_from(self, start: ContainerStart) -> None:
         self.walker.vars |= {name: Var(value, None, True, span) for name, (value, span) in start.variables.items()}
