@@ -27,6 +27,8 @@ SECRETS = [
     "hf-token",
     "trainer.api_key",
     "env_vars.MODEL_TOKEN",
+    "API_KEY",
+    "ID_TOKEN",
     "+ray_kwargs.ray_init.runtime_env.env_vars.X_TOKEN",
 ]
 OTHERS = [
@@ -49,6 +51,13 @@ OTHERS = [
     "model.token.dispatcher",
     "PWD",
     "reward_fn_key",
+    "--eod-token",
+    "PROMPT_KEY",
+    "SORT_KEY",
+    "PRIMARY_KEY",
+    "DEFAULT_IMAGE_TOKEN",
+    "botocore.exceptions.NoCredentialsError",
+    "PasswordNotFound",
 ]
 
 
@@ -146,6 +155,8 @@ SHAPES = [
     "eyJ" + A[:20] + ".eyJ" + A[:30] + "." + A[:43],
     "ya29." + A[:40],
     "ghp_" + A[:36],
+    "ghp_" + "aBcD" * 9,  # one in 500 has no digit
+    "glpat-" + "aBcDeFgH" * 2 + "ijkl",  # one in 30
     "ghr_" + A[:36],
     "doo_v1_" + "0123abcd" * 8,
     "dckr_pat_" + A[:27],
@@ -207,6 +218,11 @@ PLACES = [
     "kubectl create secret generic x --from-literal=db-password={}",
     "- name: DB_PASSWORD\n  value: {}",
     '{{"name": "HF_TOKEN", "value": "{}"}}',
+    "- name: AWS_SECRET_ACCESS_KEY\n  value: {}",
+    "- name: HUGGING_FACE_HUB_TOKEN\n  value: {}",
+    "- name: token\n  value: {}",
+    "echo {} | sudo -S mount /data",
+    "default login anonymous password {}",
     '{{".dockerconfigjson": "{}"}}',
     "mysql -u root -p{} db",
     "redis-cli -h host -a {} ping",
@@ -248,6 +264,14 @@ PLAIN = [
     "password authentication is disabled; login node 1; cookie: monster; auth: none; user%04d; pass:fail",
     "echo done | tee out.txt; srun -p gpu -w node1; mkdir -p a; mysql is not here; redis-cli ping; name: a, value: 8",
     "token: Qwen3-30B-A3B-Instruct-2507 key: value auth=train-job-0123456789-abcdefgh",
+    "xai-explainability-toolkit-v2 pplx-kernels-benchmark-all-to-all-16 pypi-mirror-cache-proxy-v2-internal",
+    "dp.pt.model_parallel_size_8_context sk-learn-extension-module-0.3 secret_managerhandlerconfiguration1",
+    "NoCredentialsError: Unable to locate credentials",
+    "echo done | sort -S 2G; echo starting | srun -S 2 run; echo hello | grep login; echo x1 | tee a login",
+    "GPU memory -U 95%available; git push -U a%percent",
+    "login failed password incorrect; ssh login node01 password required",
+    "- name: prompt_key\n  value: question\n- name: eos_token\n  value: end",
+    'Error: secret "wandb-key" not found; --tokenizer-type Llama2Tokenizer token_count: 5 max_tokens: 4096',
     "12:34:56:AAAA gsk_ xai-org/grok-1 lsv2_ dp.pt.train tskey-",
 ]
 
@@ -264,6 +288,12 @@ def test_a_secret_is_told_by_where_it_stands(place: str) -> None:
     shown = without_secrets(place.format(secret))
     assert "hunter2" not in shown and shown.startswith(place.format("\n").partition("\n")[0])
     assert without_secrets(place.format("${SECRET}")) == place.format("${SECRET}")
+
+
+def test_two_places_of_one_secret_hide_it_whole() -> None:
+    """A token's shape ends at a sign that the place where it stands goes on over."""
+    token = "sk-" + A[:20]
+    assert without_secrets(f"sshpass -p {token}%hunter2 ssh host") == "sshpass -p *** ssh host"
 
 
 @pytest.mark.parametrize("text", PLAIN)

@@ -12,7 +12,7 @@ _BEGINNINGS = (
     "dp.st. dp.ct. dp.sa. tskey- HRKU- pscale_tkn_ pscale_pw_ dt0c01. xoxa- xoxb- xoxe- xoxo- xoxp- xoxr- xoxs- "
     "xapp- ATATT glsa_ NRAK- sntrys_ sk_live_ sk_test_ rk_live_ rk_test_ sq0atp-"
 ).split()
-"""How tokens begin that are long and have a digit, as their issuers document them."""
+"""How long tokens begin, as their issuers document them."""
 _COMMON = (
     "npm_ rubygems_ pul- sgp_ gsk_ r8_ csk- rpa_ fw_ sbp_ nfp_ lin_api_ ntn_ secret_ figd_ whsec_ shpat_ shppa_ key-"
 ).split()
@@ -29,14 +29,17 @@ _TOKENS = {
     ".atlasv1.": r"[0-9A-Za-z]{14}\.atlasv1\.[\w-]{60,}",  # Terraform
     "Q~": r"[\w~.-]{3}\dQ~[\w~.-]{31,34}",  # Microsoft Entra
     "dapi": r"dapi[0-9a-f]{32}",
-    "eyJ": r"eyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]*",
+    "eyJ": r"eyJ[\w-]{8,2000}\.eyJ[\w-]{8,9000}\.[\w-]*",
     "ms-": r"ms-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}",  # ModelScope
 }
 _TOKENS.update({start: start.replace(".", "[.]") + r"[\w-]{16,}(?:\.[\w-]{16,})?" for start in _BEGINNINGS})
 _TOKENS.update({start: start + r"[0-9A-Za-z]{20,}[\w-]*" for start in _COMMON})
 """What each begins with, or has, and its pattern: searched for only where the text has that."""
 _SHORTEST = 20
-_SECRET_NAME = r"[\w.-]{0,12}(?i:token|key|secret|passw?d?|password|pwd|credentials?)"
+_MIXED = 3
+"""Of 20 random letters and digits fewer than 1 in 10,000 have fewer capitals and digits; names of packages and settings
+seldom have more."""
+_SECRET_NAME = r"[\w.-]{0,40}(?i:token|key|secret|passw?d?|password|pwd|credentials?)"
 _OPTIONS = r"(?:-[^\s;|&]{1,40} (?:[^\s;|&-][^\s;|&]{0,40} )?){0,2}?"
 _HEADER = (
     r"(?i:\bauthorization[\"']?\s*[:=]\s*[\"']?(?:(?:basic|bearer|token)\s+)?)"
@@ -53,20 +56,19 @@ _PLACES = {
     "b login -k": r"\bswanlab login -k (\w+)",
     "t login": r"\bvault login ([\w.-]{20,})",
     "b login": r"\bwandb login (?:--[a-z-]{1,20}(?:[ =]https?:\S{0,99})? ){0,2}(\w{32,})",
-    "|": r"\b(?:echo|printf) (?:-n |%s )?[\"']?([^\s\"'|]+)[\"']? ?\| ?[\w./-]{1,99} (?:[\w.-]{1,99} ){0,5}"
-    r"(?:login\b|--password-stdin\b|-S\b)",
+    "|": r"\b(?:echo|printf) (?:-n |%s )?[\"']?([^\s\"'|]+)[\"']? ?\| ?(?:sudo (?:-\S{1,20} ){0,3}-S\b|"
+    r"(?!\w{0,9}grep |tee )[\w./-]{1,99} (?:[\w.-]{1,99} ){0,5}(?:login\b|--password-stdin\b))",
     "login(": r"\blogin\((?:api_)?key=[\"'](\w+)",
     "dockerconfigjson": r"dockerconfigjson[\"']?: ?[\"']?([\w+/=]+)",
     "ssh-keygen": rf"\bssh-keygen {_OPTIONS}-N [\"']?([^\s\"']+)",
-    " password": r"\blogin\s{1,9}\S{1,200}\s{1,9}password\s{1,9}(\S+)",
+    " password": r"\b(?:machine\s{1,9}\S{1,200}|default)\s{1,9}login\s{1,9}\S{1,200}\s{1,9}password\s{1,9}(\S+)",
     "password ": r"(?m:^)[ \t]{0,40}password[ \t]{1,9}((?=\S*\d)\S{8,})(?m:$)",
     "configure set": rf"\bconfigure set {_SECRET_NAME}[\w.]{{0,20}} [\"']?([^\s\"']+)",
     "from-literal": rf"--from-literal[ =][\"']?{_SECRET_NAME}=([^\s\"']+)",
-    "value": rf"\bname[\"']?[:=]\s?[\"']?{_SECRET_NAME}[\"']?,?\s{{1,40}}[\"']?value[\"']?[:=]\s?[\"']?([^\s\"',}}]+)",
     "mysql": rf"\bmysql\w{{0,20}} {_OPTIONS}-p([^\s\"']+)",
     "redis-cli": rf"\bredis-cli {_OPTIONS}-a [\"']?([^\s\"']+)",
     "ldap": rf"\bldap\w{{1,20}} {_OPTIONS}-w [\"']?([^\s\"']+)",
-    " -U": r"\s-U ?[\"']?[^\s%\"']{1,99}%([^\s\"'\d][^\s\"']{5,})",
+    " -U": r"\b(?:smb\w{1,20}|rpcclient|net|winexe|wmic) (?:[^\n;|&]{0,200} )?-U ?[\"']?[^\s%\"']{1,99}%([^\s\"']+)",
     " pass:": r"\s-pass(?:in|out)? pass:([^\s\"']+)",
     "mc ": r"\bmc (?:alias set|config host add)(?: \S{1,200}){3} (\S+)",
     "ookie": r"(?i:\bcookie: ?[\w.-]{1,99}=)([^\s\"';]{8,})",
@@ -98,10 +100,15 @@ def secret_spans(text: str) -> Iterator[tuple[int, int]]:
     for mark, pattern in _TOKENS.items() if len(text) >= _SHORTEST else ():
         if mark in text:
             found = _compiled(rf"(?<![0-9A-Za-z]){pattern}(?![0-9A-Za-z])").finditer(text)
-            yield from (match.span() for match in found if any(map(str.isdigit, match[0])))
+            yield from (match.span() for match in found if _is_mixed(match[0]))
     for mark, pattern in _PLACES.items():
         if mark in text:
             yield from (match.span(1) for match in _compiled(pattern).finditer(text))
+
+
+def _is_mixed(token: str) -> bool:
+    """Whether this may be random letters and digits, not words: `pplx-kernels-all-to-all-16`."""
+    return sum(map(str.isdigit, token)) + sum(map(str.isupper, token)) >= _MIXED
 
 
 def _is_random(line: str) -> bool:

@@ -18,19 +18,29 @@ _WITH_A_WORD = ("_PASS", "_PWD", "_PW", "_SIGNATURE", "ACCESS_KEY_ID", "_WEBHOOK
 """Names that end so are credentials: `DB_PASS`, but not `PWD`, the working folder."""
 _WORDS = (*_ANYWHERE, *_AT_THE_END, *_WITH_A_WORD)
 """One of these is in every credential's name: a text without them has none."""
+_EXCEPTIONS = ("Error", "Exception", "Warning", "NotFound")
+"""How names of exceptions end: `NoCredentialsError: Unable to locate credentials` has no credential."""
 _HARMLESS_NAMES = (
-    "answer assistant audio baseline batch bos cache class cls column cp data dp eight end eos expected extra fim fn "
-    "first generated id image images index input json label mask max media messages metric min model mtp "
-    "multi new next num of one output pad per prompt query reason response reward role row sample sep sequence skip "
-    "sort special split start step stop task teacher text thinking tools total unk video vision word"
+    "answer assistant audio baseline batch bos cache class cls column cp data dp eight end eod eos expected extra fim "
+    "fn first generated id image images index input json label mask max media messages metric min model mtp multi new "
+    "next num of one output pad per prompt query reason response reward role row sample sep sequence skip sort "
+    "special split start step stop task teacher text thinking tools total unk video vision word"
 )
 _HARMLESS = frozenset(_HARMLESS_NAMES.upper().split())
 """Words before `key` or `token` in training settings: `data.prompt_key`, `--eos-token`."""
+_OF_DATA_NAMES = (
+    "answer bos eod eos foreign image input label output pad partition primary prompt query response reward sample "
+    "sort text unk video"
+)
+_OF_DATA = frozenset(_OF_DATA_NAMES.upper().split())
+"""Those also where scripts and programs write the name in capitals: `PROMPT_KEY=question`, `DEFAULT_IMAGE_TOKEN`."""
 _USER_ALONE = r"[a-z][a-z._-]{0,15}@(?![^/\s]*@)"
 """A user's name without a password, which is no credential: tokens that stand there have digits or capitals."""
 _URL = rf"://(?!{_USER_ALONE})[^/\s@]*(?:@[^/\s@]*)*@"
 _HUGGING_FACE = r"\bhf_[A-Za-z0-9]{16,}"
 """Without underscores: `hf_to_megatron.py` is a file; and often without digits."""
+_NAMED = r"\bname[\"']?[:=]\s?[\"']?([\w.-]{1,80})[\"']?,?\s{1,40}[\"']?value[\"']?[:=]\s?[\"']?([^\s\"',}]+)"
+"""As Kubernetes states an environment variable, with the value beside the name or on the line below."""
 _QUOTES = "\"'`"
 _UNQUOTED_END = " \t\r\n;&|<>)}]"
 _NEXT_ENTRY = r",[ \t]*[\"']?[A-Za-z_]\w{0,80}[\"']?[ \t]*[=:]|,[ \t\n]|,$"
@@ -48,12 +58,12 @@ def is_secret_name(name: str) -> bool:
     if last in _AT_THE_END or re.fullmatch(_RULE_ID, last):
         return False  # a common word; as a flag, `--token`, it is a name
     if any(word in last for word in _ANYWHERE) or (as_written.isupper() and last.endswith(_WITH_A_WORD)):
-        return last != "OLD_PWD"
+        return last != "OLD_PWD" and not as_written.endswith(_EXCEPTIONS)
     if not last.rstrip("0123456789_-").endswith(_AT_THE_END):
         return False
     parts = re.findall(_PARTS, last.rstrip("0123456789_-"))
     if "_" in as_written and as_written.isupper():
-        return True  # written as an environment variable
+        return parts[-1] not in _AT_THE_END or parts[-2] not in _OF_DATA  # written as an environment variable
     return len(parts) == 1 or parts[-1] not in _AT_THE_END or parts[-2] not in _HARMLESS
 
 
@@ -70,7 +80,10 @@ def without_secrets(text: str) -> str:
         text = re.sub(_HUGGING_FACE, HIDDEN, text)
     if "@" in text and "://" in text:
         text = re.sub(_URL, f"://{HIDDEN}@", text)
-    text = _without(text, sorted(secret_spans(text)))
+    spans = [*secret_spans(text)]
+    if "value" in text:
+        spans += (found.span(2) for found in re.finditer(_NAMED, text) if is_secret_name(f"--{found[1]}"))
+    text = _without(text, sorted(spans))
     capitals = text.upper()
     if not any(word in capitals for word in _WORDS):
         return text
@@ -88,13 +101,15 @@ def without_secrets(text: str) -> str:
 
 
 def _without(text: str, spans: list[tuple[int, int]]) -> str:
-    """The text with `***` for what lies in the spans, which are sorted; a variable stays."""
+    """The text with `***` for what lies in the spans, which are sorted and may overlap; a variable stays."""
     parts: list[str] = []
     shown = 0
     for start, end in spans:
-        if start >= shown and text[start] != "$" and text[start:end] != HIDDEN:
+        if end <= shown or text[start] == "$" or text[start:end] == HIDDEN:
+            continue
+        if start >= shown:
             parts += [text[shown:start], HIDDEN]
-            shown = end
+        shown = end
     return "".join([*parts, text[shown:]]) if parts else text
 
 
