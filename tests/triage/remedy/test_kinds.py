@@ -270,6 +270,8 @@ def _told(tmp_path, log):
             [],
             ["newer Python"],
         ),
+        (OWN, "TypeError: unsupported operand type(s) for /: 'str' and 'str'", ["another type"], ["YAML"]),
+        (OWN, "TypeError: unsupported operand type(s) for *: 'float' and 'str'", ["YAML"], []),
         (OWN, "ValueError: too many values to unpack (expected 2)", ["another number of parts"], ["its values"]),
         (OWN, "RuntimeError: CUDA error: no kernel image is available for execution", ["get_arch_list"], []),
     ],
