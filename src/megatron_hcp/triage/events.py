@@ -104,6 +104,7 @@ class FileEvents:
     """Of roles that say what happened, the events after the pending one, which may have been survived."""
     spread: RankSpread = field(default_factory=RankSpread)
     begins: bool = False  # whether the log shows how the program starts
+    began: When | None = None  # the first time that its first lines state
     in_preamble: int = 0  # events of the shell's preamble, above the first rank's line
     late: dict[Role, Event] = field(default_factory=dict)  # the first of each role, after the training said so
     begun: set[tuple[bytes, tuple[int | None, ...]]] = field(default_factory=set)
