@@ -83,8 +83,7 @@ class FileEvents:
     last_words: list[Event] = field(default_factory=list)  # of a process that ended by itself, or of a rank's own log
     last: Event | None = None  # the last line of the log
     left: Event | None = None  # that line, where it says that its process was done
-    cut: dict[Writer, Event] = field(default_factory=dict)
-    """By who wrote it, the last line of a traceback that breaks off."""
+    cut: dict[Writer, Event] = field(default_factory=dict)  # by writer, the last line of a traceback that breaks off
     lost: set[int] = field(default_factory=set)
     """Ranks that only say that they lost another."""
     over: frozenset[Role] = frozenset()
@@ -124,6 +123,7 @@ class FileEvents:
         if steps:
             self.doubtful.step()
         if self.not_finite.passed(finite):
+            self.seen -= {key for key in self.seen if key[0] in LASTING}  # it may come again
             self.pending = {role: event for role, event in self.pending.items() if event.signature.id not in LASTING}
         if steps and (self.pending or self.over):
             self.since += steps

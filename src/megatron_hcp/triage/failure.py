@@ -79,7 +79,8 @@ class Failure:
 def by_attempt(files: list[FileEvents]) -> list[FileEvents]:
     """The logs; one whose name says no attempt is of the last but one where all that it says of failures lies behind
     that one's steps, and before the last began."""
-    *_, before, last = sorted({entry.attempt for entry in files if entry.attempt is not None} | {-2, -1})  # which no log has
+    numbers = {-2, -1, *(entry.attempt for entry in files if entry.attempt is not None)}  # no log has the first two
+    *_, before, last = sorted(numbers)
     began = [entry.began for entry in files if entry.attempt == last and entry.began]
     ended = [when for entry in files if entry.attempt == before and (when := entry.last_step or entry.began)]
     for entry in files if began and ended else ():
