@@ -77,8 +77,8 @@ class Failure:
 
 
 def by_attempt(files: list[FileEvents]) -> list[FileEvents]:
-    """The logs; one whose name says no attempt is of the last but one where all that it says of failures lies behind
-    that one's steps, and before the last began."""
+    """The logs; one that names no attempt is of the last but one where all its events lie behind that one's steps,
+    and before the last began."""
     numbers = {-2, -1, *(entry.attempt for entry in files if entry.attempt is not None)}  # no log has the first two
     *_, before, last = sorted(numbers)
     began = [entry.began for entry in files if entry.attempt == last and entry.began]

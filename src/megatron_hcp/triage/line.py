@@ -216,12 +216,6 @@ def last_time(text: str) -> When | None:
     return _when(last.groupdict()) if last else None
 
 
-def first_time(text: str) -> When | None:
-    """The first time that a text states."""
-    found = [match for pattern in (_TIME, _GLOG_TIME) if (match := pattern.search(text))]
-    return _when(min(found, key=lambda match: match.start()).groupdict()) if found else None
-
-
 def seconds_of(when: When) -> float:
     month, day, seconds = when
     return (31 * month + day) * 86_400 + seconds

@@ -44,7 +44,7 @@ CHECKPOINTS: tuple[Signature, ...] = (
         r"^EOFError: (?:Ran out of input|Compressed file)|UnpicklingError: |BadZipFile: |"
         r"unexpected EOF, expected \d+ more bytes|failed finding central directory",
         "a file being loaded is empty, truncated, or of another kind: data, a checkpoint or a cache",
-        "which file is it (the traceback)? ls -l shows its size; load an earlier checkpoint, or fetch the file again",
+        "ls -l shows its size; fetch it again, or load an earlier checkpoint",
         tokens=(ERROR, b"BadZipFile: ", b"unexpected EOF"),
         role="general",
     ),
