@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -44,6 +45,29 @@ def test_a_word_that_the_actor_does_not_read_is_left_out_and_listed(word: str, w
 ])  # fmt: skip
 def test_a_word_that_the_actor_reads_stays_as_it_is(word: str) -> None:
     assert verl_words(launch(word)).words == (*USUAL, MEGATRON, word)
+
+
+FLASH = "+actor_rollout_ref.actor.megatron.override_transformer_config.use_flash_attn=true"
+
+
+@rows("asks, is_ascends", [
+    ({"words": ("trainer.device=npu",)}, True),
+    ({"assumes": ("env.HCCL_CONNECT_TIMEOUT=1500",)}, True),
+    ({"words": ("trainer.device=cuda",)}, False),
+    ({}, False),
+])  # fmt: skip
+def test_mindspeeds_options_are_left_out_of_a_launch_for_ascends_devices_alone(
+    asks: dict[str, Any], is_ascends: bool
+) -> None:
+    words = (MEGATRON, *asks.get("words", ()), FLASH)
+    told = verl_words(load_launch("", LoadOptions(dialect="verl", words=words, assumes=asks.get("assumes", ()))))
+    assert (FLASH in told.words) is not is_ascends
+    assert [row.was for row in told.replaced if row.what == "MindSpeed"] == ([(FLASH,)] if is_ascends else [])
+
+
+def test_which_of_two_workers_is_run_is_the_launchs_word() -> None:
+    word = "trainer.use_legacy_worker_impl=disable"
+    assert word in verl_words(launch(word)).words
 
 
 @rows("value, written", [

@@ -49,6 +49,11 @@ def test_a_name_that_leads_out_or_nowhere_means_no_file(root: Path, name: str) -
     assert file_below(str(root), name, WANTED) is None
 
 
+def test_an_absolute_name_means_nothing_even_inside_the_folder(root: Path) -> None:
+    assert file_below(str(root), str(root / "real" / "x.md"), WANTED) is None
+    assert folder_below(str(root), str(root / "real"), WANTED) is None
+
+
 @pytest.mark.parametrize("name", ["link.md", "out/secret", "out/root2/x.md", "nowhere"])
 def test_a_link_out_is_refused_unless_an_installer_made_it(root: Path, name: str) -> None:
     with pytest.raises(HcpError, match="leads elsewhere; wanted a card inside"):

@@ -11,6 +11,7 @@ import pytest
 from megatron_hcp.ground import intake
 from megatron_hcp.ground.intake import TooLargeError, open_input, read_at_most, read_whole
 from megatron_hcp.launch.source import byte_order_mark
+from support.processes import HANG_S
 
 
 def test_a_file_is_read_up_to_the_limit(tmp_path: Path) -> None:
@@ -49,8 +50,11 @@ def test_a_pipe_to_which_nobody_writes_is_refused(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(intake, "FIRST_WRITER_S", 0.01)
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
+    late = threading.Timer(HANG_S, lambda: os.close(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)))
+    late.start()
     with pytest.raises(OSError, match="without a writer"):
         open_input(str(pipe))
+    late.cancel()
 
 
 def test_a_pipe_with_a_silent_writer_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

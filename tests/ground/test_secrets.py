@@ -165,6 +165,15 @@ SHAPES = [
     "lin_api_" + A[:40],
     "AGE-SECRET-KEY-1" + "QPZRY9X8GF2TVDW0S3JN54KHCE6MU" * 2,
     "1234567890:AA" + A[:33],
+    "bot1234567890:AA" + A[:33],
+    *(start + A[:36] for start in ("glrt-", "hf_oauth_", "pplx-", "rpa_", "secret_", "ATATT", "glsa_", "sntrys_")),
+    *(start + "0123abcd" * 5 for start in ("shpat_", "rubygems_", "key-", "sgp_", "HRKU-")),
+    "dt0c01." + "ABCDEFGH" * 3 + "." + A[:50].upper(),
+    "SK" + "0123abcd" * 4,
+    "0123abcd" * 4 + "-us12",
+    A[:14] + ".atlasv1." + A[:60],
+    "a.~8Q~" + A[:34],
+    "ms-01234567-89ab-cdef-0123-456789abcdef",
     A[:30] + A[:30].swapcase() + "+/0Z",  # a line of a private key
     A[:30] + A[:30].swapcase() + "+/0ZaB3aB3",  # of OpenSSH's
 ]
@@ -185,6 +194,35 @@ PLACES = [
     "+ sshpass -p {} ssh host",
     "+ docker login -u x -p {} nvcr.io",
     "+ wandb login --relogin {}" + "0123abcd" * 2,
+    "wandb login --host https://wandb.host {}" + "0123abcd" * 2,
+    "wandb.login(key='{}')",
+    "vault login {}",
+    "swanlab login -k {}",
+    "echo {} | docker login nvcr.io --password-stdin",
+    "printf %s '{}' | wandb login",
+    "machine host login user password {}",
+    "machine host\nlogin user\npassword {}",
+    "password {}",
+    "aws configure set aws_secret_access_key {}",
+    "kubectl create secret generic x --from-literal=db-password={}",
+    "- name: DB_PASSWORD\n  value: {}",
+    '{{"name": "HF_TOKEN", "value": "{}"}}',
+    '{{".dockerconfigjson": "{}"}}',
+    "mysql -u root -p{} db",
+    "redis-cli -h host -a {} ping",
+    "ldapsearch -x -D cn=a -w {}",
+    "smbclient //host/x -U user%{}",
+    "ssh-keygen -f k -N {}",
+    "openssl rsa -passin pass:{}",
+    "az login --service-principal -u x -p {}",
+    "mc alias set m http://host:9000 minioadm {}",
+    "curl -H 'Cookie: session={}' https://host",
+    "jupyter lab --ServerApp.token={}",
+    "https://open.feishu.cn/open-apis/bot/v2/hook/{}",
+    "https://qyapi.weixin.qq.com/cgi-bin/webhook/send?key={}",
+    "https://x.webhook.office.com/webhookb2/{}",
+    "stringData: {{token: {}Aa1}}",
+    "SMTP_PW={}",
     "-----BEGIN RSA PRIVATE KEY-----\n{}\n-----END RSA PRIVATE KEY-----",
 ]
 PLAIN = [
@@ -206,6 +244,10 @@ PLAIN = [
     "PASS=1 N_PASS 3 tests PASSED",
     "docker login nvcr.io; docker run -p 8080:80 image",
     "wandb login failed for the entity of this project",
+    "npm_config_cache_of_long_names_2 secret_sauce_for_training_1 key-value-memory-network-2 fw_bw_overlap_schedule_1",
+    "password authentication is disabled; login node 1; cookie: monster; auth: none; user%04d; pass:fail",
+    "echo done | tee out.txt; srun -p gpu -w node1; mkdir -p a; mysql is not here; redis-cli ping; name: a, value: 8",
+    "token: Qwen3-30B-A3B-Instruct-2507 key: value auth=train-job-0123456789-abcdefgh",
     "12:34:56:AAAA gsk_ xai-org/grok-1 lsv2_ dp.pt.train tskey-",
 ]
 
@@ -220,7 +262,7 @@ def test_a_secret_is_told_by_its_shape(secret: str) -> None:
 def test_a_secret_is_told_by_where_it_stands(place: str) -> None:
     secret = "hunter2" + A[:20]
     shown = without_secrets(place.format(secret))
-    assert "hunter2" not in shown and shown.startswith(place.partition("{")[0])
+    assert "hunter2" not in shown and shown.startswith(place.format("\n").partition("\n")[0])
     assert without_secrets(place.format("${SECRET}")) == place.format("${SECRET}")
 
 

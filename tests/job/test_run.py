@@ -180,6 +180,7 @@ def test_a_spec_of_another_shape_is_refused_in_one_line(job, tmp_path):
     assert (process.returncode, err.count("\n")) == (2, 1) and "nodes: found 'two'; wanted a whole number" in err
 
 
+@pytest.mark.slow
 def test_the_spec_in_a_script_and_the_verdict_are_what_their_schemas_say(ended, hcp, root):
     jsonschema = pytest.importorskip("jsonschema")
     words = "render --start torchrun --nodes 2 --gpus-per-node 8 --time 30 --program x.py --requeue 1 --stall 5".split()

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -252,3 +253,12 @@ def test_every_case_runs_twice() -> None:
     works = fuzz.shares(30, ["groups", "lengths"])
     done = list(run_all(Plan(1, ()), works, 2))
     assert sorted(one.work for one in done) == sorted(works * 2)
+
+
+@pytest.mark.slow
+def test_one_case_of_some_runs_twice_where_that_is_asked_for() -> None:
+    works = fuzz.shares(60, ["groups", "lengths"])
+    done = Counter(one.work for one in run_all(Plan(1, (), again=5), works, 1))
+    assert set(done) == set(works)
+    for reader in ("groups", "lengths"):
+        assert 1 <= sum(times == 2 for (name, _), times in done.items() if name == reader) <= 15

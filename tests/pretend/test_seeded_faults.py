@@ -108,9 +108,13 @@ CALLED = [
     ("frameworks/verl_rollouts.py", "rollouts", "rollouts(None, 1)"),
     ("frameworks/verl_rollouts.py", "conversations", "conversations(None, 1)"),
     ("frameworks/verl.py", "_context", "_context()"),
-    ("frameworks/padding.py", "pad_input", "pad_input(None, None, 1, 1)"),
+    ("frameworks/verl.py", "linear_cross_entropy", "linear_cross_entropy(1, 2, 3)"),
+    ("frameworks/verl.py", "pad_input", "pad_input(None, None, 1, 1)"),
     ("sized.py", "_outside_of_the_mode", "_outside_of_the_mode(None)"),
     ("pipeline.py", "shapes", "shapes(None, False, False)"),
+    ("kernels.py", "_sparse", "KERNELS['flash_mla']['flash_mla_sparse_fwd'](1)"),
+    ("kernels.py", "_of_indexer", "KERNELS['cudnn']['DSA'].indexer_backward_wrapper(1, 2, 3)"),
+    ("kernels.py", "_flex_attention", "KERNELS['torch.nn.attention.flex_attention']['flex_attention'](1, 2, 3)"),
 ]
 """The file, the function with the fault, and how upstream's code, which no wheel of megatron-core has, comes to it."""
 UPSTREAMS = """

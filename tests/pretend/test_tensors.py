@@ -30,6 +30,11 @@ def told(expression: str) -> str:
 @rows("expression, answer", [
     ("bool(torch.all(weights == weights * 1))", "True"),
     ("bool((weights > 0).all())", "True"),
+    ("torch.linspace(0, 4, torch.tensor([3, 9]).cuda()[0]).tolist()", "[0.0, 2.0, 4.0]"),
+    ("torch.arange(torch.tensor(2).cuda()).tolist()", "[0, 1]"),
+    ("[len(part) for part in weights.split(list(torch.tensor([1, 3]).cuda()))]", "[1, 3]"),
+    ("tuple(weights.repeat(torch.tensor(2).cuda(), 1).shape)", "(8, 4)"),
+    ("torch.cuda.Stream.priority_range()[1] < 0", "True"),
     ("bool(torch.any(weights != weights * 1))", "False"),
     ("bool(torch.all(torch.tensor([1, 0], device='cuda')))", "False"),
 ])  # fmt: skip

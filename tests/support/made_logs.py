@@ -109,7 +109,8 @@ def _line(random: Random) -> bytes:
     elif how == 3:
         line = line[:20] + random.choice((b"x", b"Error: ", b"9", b"[", b'{"a":')) * random.choice((500, 5000)) + line
     elif how == 4:
-        line = bytes(random.choice((byte, random.randrange(256))) for byte in line)
+        noise, coins = random.randbytes(len(line)), random.randbytes(len(line))
+        line = bytes(other if coin & 1 else byte for byte, other, coin in zip(line, noise, coins))
     return line
 
 

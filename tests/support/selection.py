@@ -6,6 +6,7 @@ examples in every run of a tree; `--hypothesis-seed N` draws others. conftest.py
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 from collections import Counter
@@ -46,6 +47,8 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
 
 def pytest_configure(config: pytest.Config) -> None:
     name = "full" if config.getoption("--all") else "quick"
+    # Ten thousand items are made to stay: looking for garbage among them takes longer than making them.
+    gc.disable()
     # The same examples in every run of a tree: what fails in CI fails here, and a draw turns nobody's change red.
     settings.register_profile(name, _PROFILES[name], derandomize=config.getoption("--hypothesis-seed", None) is None)
     settings.load_profile(name)
@@ -99,6 +102,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.stash[_num_left_out] = dict(Counter(left_out.values()))
         config.hook.pytest_deselected(items=list(left_out))
         items[:] = [item for item in items if item not in left_out]
+
+
+def pytest_collection_finish() -> None:
+    """From here on garbage is looked for among what the tests make; not among items and modules, at exit neither."""
+    gc.freeze()
+    gc.enable()
 
 
 def _marker_of(item: pytest.Item) -> tuple[int, str]:

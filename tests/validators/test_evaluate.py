@@ -34,6 +34,16 @@ def test_a_violated_guard_is_a_refusal_with_the_values_that_it_reads() -> None:
     assert refusal.values == (("args.pp", 2), ("args.sp", True))
 
 
+def test_what_a_call_is_given_by_name_is_read_too() -> None:
+    found, _ = run(
+        unit("validate", "check not wide(given=args.count)\twide"),
+        unit("wide", "return given > 3", ("given",)),
+        count=5,
+    )
+    (refusal,) = found.refusals
+    assert refusal.values == (("args.count", 5),)
+
+
 def test_a_raise_under_a_known_condition_refuses_and_does_not_end_the_rest() -> None:
     found, args = run(unit("validate", "if args.pp > 1\n stop args.pp <= 1\tno\nargs.count = 5"), **HIDDEN)
     assert [one.guard.condition for one in found.refusals] == ["args.pp <= 1"]
@@ -90,6 +100,7 @@ def test_a_guard_under_an_unknown_condition_is_open_and_names_what_decides_it() 
 def test_what_could_not_be_read_is_neither_refused_nor_open() -> None:
     found, _ = run(unit("validate", "if ...\n check args.pp == 1\tno\ncheck ... and args.tp\tno"), **HIDDEN)
     assert not found.refusals and not found.open
+    assert {guard.condition for guard in found.blocked} == {"args.pp == 1"}
 
 
 def test_a_branch_that_upstream_stops_in_leaves_the_other_ones_values() -> None:

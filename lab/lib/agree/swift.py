@@ -22,9 +22,11 @@ from megatron_hcp.validators.reader.checkout import texts_of, units_of
 _SOUND = "--model Qwen/Qwen3-8B --dataset data"
 _APART = tuple(
     "model adapters plugins path dir _url server device_map kwargs deepspeed fsdp register load_args config info "
-    "report_to _to system attention_backend tokens dims scaling groups layout memory torch_dtype mm_per_prompt".split()
+    "report_to _to system attention_backend tokens dims scaling groups layout memory torch_dtype mm_per_prompt "
+    "megatron_init".split()
 )
-"""How options end that name files, models, packages or texts with a grammar of their own."""
+"""How options end that name files, models, packages or texts with a grammar of their own, and the one that ms-swift's
+own Ray driver sets to leave Megatron's start out."""
 _MORE: Mapping[str, Sequence[Sequence[str]]] = {
     "--tensor_model_parallel_size": (("1",), ("2",), ("4",)),
     "--pipeline_model_parallel_size": (("1",), ("2",)),

@@ -16,11 +16,27 @@ _SHAPES = (
     ("AKIA", 16),
     ("xoxb-1234567890-", 24),
     ("sk-ant-", 40),
+    ("nvapi-", 60),
+    ("glsa_", 40),
+    ("hf_oauth_", 40),
 )
 """How issuers' tokens begin, and the letters that follow."""
-_IN_SHELL = ("export HF_TOKEN={}", "curl -H 'Authorization: Bearer {}' https://x", "git clone https://u:{}@x/y", "X={}")
+_IN_SHELL = (
+    "export HF_TOKEN={}",
+    "curl -H 'Authorization: Bearer {}' https://x",
+    "git clone https://u:{}@x/y",
+    "X={}",
+    "echo {} | docker login --password-stdin",
+    "wandb login {}",
+    "mysql -u x -p{} y",
+)
 _IN_YAML = ("hf_token: {}", "x: {}", "url: https://u:{}@x/y")
-_IN_LOG = ("RuntimeError: 401 for token {}", "Authorization: Bearer {}", "fatal: https://u:{}@x/y not found")
+_IN_LOG = (
+    "RuntimeError: 401 for token {}",
+    "Authorization: Bearer {}",
+    "fatal: https://u:{}@x/y not found",
+    "machine x login y password {}",
+)
 
 
 def planted(random: Random, files: Files) -> tuple[Files, str]:

@@ -48,6 +48,11 @@ _LEFT_OUT = {
 _ROLLOUT = "actor_rollout_ref.rollout."
 _OF_TRAINING, _ALSO = ("log_prob_", "multi_turn.", "calculate_log_probs"), ("n", "name", "temperature")
 """How settings of the rollout engine begin that the trainer's own code reads, and whole names of others."""
+_MINDSPEED = re.compile(
+    r".*\.override_transformer_config\.(use_(flash_attn|fused_\w+|ascend_\w+|naive_\w+|triton_gdn)|context_parallel_algo)"
+)
+"""Options that MindSpeed adds to Megatron-LM on Ascend's devices, where its kernels stand in for those of a GPU."""
+_ASCENDS = re.compile(r"env\.\w*(ASCEND|HCCL)\w*")
 _PLAIN = re.compile(r"[\w./:@+-]+")
 _BEFORE_QUOTE = re.compile(r"(?<!\\)\\+(?='|\Z)")
 
@@ -79,7 +84,8 @@ def verl_words(launch: Launch) -> ProgramWords:
             raise HcpError(f"an override of the launch is not known: {key}: {why}", wanted="each",
                            do=f"state it: -- {key}=VALUE")  # fmt: skip
     folder, name, words = _folder(launch), usual, []
-    groups: dict[str, list[str]] = {what: [] for what in (*_LEFT_OUT, "rollout engine")}
+    groups: dict[str, list[str]] = {what: [] for what in (*_LEFT_OUT, "rollout engine", "MindSpeed")}
+    is_ascends = _is_ascends(launch)
     for setting in reading.settings:
         if setting.key == _CONFIG:
             name = str(setting.value)
@@ -87,6 +93,8 @@ def verl_words(launch: Launch) -> ProgramWords:
             continue
         elif what := _purpose(setting.key):
             groups[what].append(_written(setting))
+        elif is_ascends and _MINDSPEED.fullmatch(setting.key):
+            groups["MindSpeed"].append(_written(setting))
         elif setting.key not in reading.unknown:
             words.append(_written(setting))
     rows = tuple(Replaced(what, tuple(was), ()) for what, was in groups.items() if was)
@@ -99,6 +107,12 @@ def _folder(launch: Launch) -> str:
     script = str(launch.facts["script"].value) if "script" in launch.facts else ""
     own = _PROGRAM.fullmatch(script.removesuffix(".py"))
     return f"{own[1].replace('.', '/')}/config" if own else _USUAL_FOLDER
+
+
+def _is_ascends(launch: Launch) -> bool:
+    """Whether the launch is for Ascend's devices, in whose place GPUs are pretended."""
+    is_set = any(setting.key == "trainer.device" and setting.value == "npu" for setting in launch.reading.settings)
+    return is_set or any(map(_ASCENDS.fullmatch, launch.facts))
 
 
 def _model(reading: Reading, key: str) -> Replaced | None:
@@ -115,6 +129,8 @@ def _model(reading: Reading, key: str) -> Replaced | None:
 
 def _purpose(key: str) -> str:
     """What an override that is left out is for; "" for one that stays."""
+    if key == "trainer.use_legacy_worker_impl":
+        return ""
     if key.startswith(_ROLLOUT):
         own = key.removeprefix(_ROLLOUT)
         return "" if own.startswith(_OF_TRAINING) or own in _ALSO else "rollout engine"

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import re
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from lsprotocol import types
@@ -17,7 +19,9 @@ from megatron_hcp import __version__
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.line_diff import LineMatcher
 from megatron_hcp.ground.place import Location
+from megatron_hcp.ground.secrets import without_secrets
 from megatron_hcp.ground.signals import end_at_once
+from megatron_hcp.ground.visible import visible
 from megatron_hcp.lsp.judged import (
     JudgedText,
     Mark,
@@ -250,6 +254,18 @@ class _Input:
         return sys.stdin.buffer.read(count)
 
 
+class _OneLine(logging.Handler):
+    """What pygls says of a message that it cannot use, without a traceback."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        said = record.getMessage().partition("\n")[0][:1000] + (
+            f" ({type(error).__name__}: {error})"[:1000] if error else ""
+        )
+        with suppress(OSError):
+            print(f"hcp: {without_secrets(visible(said))[:300]}", file=sys.stderr, flush=True)
+
+
 def serve() -> None:
     """Answers until the editor closes the input. It writes no file and starts nothing, so a signal ends it at once.
 
@@ -257,5 +273,6 @@ def serve() -> None:
         HcpError: a message is too long.
     """
     end_at_once()
+    logging.getLogger("pygls").handlers, logging.getLogger("pygls").propagate = [_OneLine()], False
     stdin: Any = _Input()
     make_server().start_io(stdin)

@@ -63,6 +63,7 @@ def prepare(request: Request) -> None:
         "torch._dynamo",
         "torch.distributed.tensor",
         "torch.utils.cpp_extension",
+        "torch.nn.attention.flex_attention",
         "torch.utils.flop_counter",
         "functorch.compile",
     ):

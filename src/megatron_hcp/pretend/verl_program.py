@@ -12,22 +12,43 @@ from verl.trainer.sft_trainer import SFTTrainer
 from verl.utils.config import omega_conf_to_dataclass
 from verl.workers.engine_workers import ActorRolloutRefWorker
 
+from megatron_hcp.pretend.stand_ins.frameworks.verl import LEGACY
 from megatron_hcp.pretend.stand_ins.frameworks.verl_rollouts import conversations, rollouts
 
 STEPS = 1000
 """A trainer takes them from the data's length; what a launch sets for the trainer is left out (`verl_words`)."""
 
 
-def update_actor(config: Any) -> None:
+def train_actor(config: Any) -> None:
     config.actor_rollout_ref.actor.optim.total_training_steps = STEPS
-    worker = ActorRolloutRefWorker(config.actor_rollout_ref, "actor", distillation_config=config.get("distillation"))
+    is_legacy = LEGACY in sys.modules and config.trainer.get("use_legacy_worker_impl") != "disable"
+    (update_legacy_actor if is_legacy else update_actor)(config)
+
+
+def update_actor(config: Any) -> None:
+    part = config.actor_rollout_ref
+    worker = ActorRolloutRefWorker(part, "actor", distillation_config=config.get("distillation"))
     worker.init_model()
     trainer = RayPPOTrainer.__new__(RayPPOTrainer)  # its constructor asks for a cluster and for data
     trainer.without_constructor = True
     trainer.config, trainer.actor_rollout_wg, trainer.use_legacy_worker_impl = config, worker, "disable"
     if config.get("distillation") is not None:
         trainer.distillation_config = omega_conf_to_dataclass(config.distillation)
-    trainer._update_actor(rollouts(config, worker.actor.engine.get_data_parallel_size()))
+    samples = part.actor.ppo_mini_batch_size * part.rollout.n // worker.actor.engine.get_data_parallel_size()
+    trainer._update_actor(rollouts(config, max(1, samples)))
+
+
+def update_legacy_actor(config: Any) -> None:
+    """The worker that releases before 0.8 take unless they are told otherwise: a mini-batch fills the pipeline."""
+    workers: Any = sys.modules[LEGACY]
+    part = config.actor_rollout_ref
+    worker = workers.ActorRolloutRefWorker(part, "actor")
+    few = (part.actor.ppo_micro_batch_size_per_gpu or 1) * part.actor.megatron.pipeline_model_parallel_size
+    part.actor.ppo_mini_batch_size = few  # it was made the number of a rank's samples
+    worker.init_model()
+    data = rollouts(config, few)
+    data.meta_info["temperature"] = part.rollout.temperature
+    worker.update_actor(data)
 
 
 def train_on_conversations(config: Any) -> None:
@@ -47,5 +68,5 @@ if __name__ == "__main__":
     with initialize_config_dir(str(root / folder), version_base=None):
         config = compose(name, overrides)
     os.chdir(here)
-    train = update_actor if "actor_rollout_ref" in config else train_on_conversations
+    train = train_actor if "actor_rollout_ref" in config else train_on_conversations
     train(config)

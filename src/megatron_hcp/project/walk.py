@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from itertools import islice
+from operator import attrgetter
 
 from megatron_hcp.ground.child import run_child
 from megatron_hcp.ground.errors import HcpError
@@ -15,7 +17,7 @@ from megatron_hcp.project.place import config_file, path_in
 
 _ENDINGS = (".sh", ".bash", ".sbatch", ".slurm", ".yaml", ".yml")
 _NOT_ENTERED = frozenset(("node_modules", "__pycache__", "site-packages"))
-_MOST_FILES = 20_000
+_MOST_FILES, _MOST_FOLDERS = 20_000, 80_000
 _MOST_BYTES = 1_000_000
 """A larger file is data."""
 _GIT_S = 30.0
@@ -29,16 +31,18 @@ def files_below(folder: str) -> list[str]:
     Raises:
         HcpError: there are too many, or `.hcp.yaml` cannot be used.
     """
-    found: list[str] = []
-    for path in _walk(folder):
-        found.append(path)
-        if len(found) > _MOST_FILES:
-            raise HcpError(
-                f"{visible(folder)} holds more than {_MOST_FILES:,} scripts and YAML files",
-                wanted="a folder of launches",
-                do="name a folder in it, or exclude some in .hcp.yaml",
-            )
+    found = list(islice(_walk(folder), _MOST_FILES + 1))
+    if len(found) > _MOST_FILES:
+        raise _too_many(folder, f"{_MOST_FILES:,} scripts and YAML files")
     return found
+
+
+def _too_many(folder: str, what: str) -> HcpError:
+    return HcpError(
+        f"{visible(folder)} holds more than {what}",
+        wanted="a folder of launches",
+        do="name a folder in it, or exclude some in .hcp.yaml",
+    )
 
 
 def _walk(folder: str) -> Iterator[str]:
@@ -48,24 +52,34 @@ def _walk(folder: str) -> Iterator[str]:
     def is_left_out(path: str) -> bool:
         return bool(patterns) and any(matches(path_in(root, path), pattern) for pattern in patterns)
 
-    for here, folders, names in os.walk(folder):
-        folders[:] = sorted(
-            name
-            for name in folders
-            if not name.startswith(".")
-            and name not in _NOT_ENTERED
-            and not os.path.exists(os.path.join(here, name, "pyvenv.cfg"))
-            and not is_left_out(os.path.join(here, name))
-        )
-        for name in sorted(names):
-            path = os.path.normpath(os.path.join(here, name))
-            if name.endswith(_ENDINGS) and not name.startswith(".") and _is_small(path) and not is_left_out(path):
-                yield path
+    waiting, entered = [folder], 0
+    while waiting:
+        here = waiting.pop()
+        try:
+            with os.scandir(here) as listed:
+                entries = sorted(listed, key=attrgetter("name"))
+        except OSError:
+            continue
+        if here is not folder and any(entry.name == "pyvenv.cfg" for entry in entries):
+            continue
+        entered += 1
+        if entered > _MOST_FOLDERS:
+            raise _too_many(folder, f"{_MOST_FOLDERS:,} folders")
+        inner = []
+        for entry in entries:
+            name = entry.name
+            if name.startswith("."):
+                continue
+            if name.endswith(_ENDINGS) and _is_small(entry) and not is_left_out(entry.path):
+                yield os.path.normpath(entry.path)
+            elif entry.is_dir(follow_symlinks=False) and name not in _NOT_ENTERED and not is_left_out(entry.path):
+                inner.append(entry.path)
+        waiting += reversed(inner)
 
 
-def _is_small(path: str) -> bool:
+def _is_small(entry: os.DirEntry[str]) -> bool:
     try:
-        return not os.path.islink(path) and os.path.isfile(path) and os.path.getsize(path) <= _MOST_BYTES
+        return entry.is_file(follow_symlinks=False) and entry.stat().st_size <= _MOST_BYTES
     except OSError:
         return False
 

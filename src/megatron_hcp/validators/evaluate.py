@@ -47,8 +47,8 @@ class Evaluation(Objects):
         self._outside, self._most_steps = outside, most_steps
         self.refusals: list[Refusal] = []
         self.open: list[Open] = []
-        self.blocked: set[tuple[str, str]] = set()
-        """Units and lines of guards that depend on something of upstream's which could not be read."""
+        self.blocked: set[Guard] = set()
+        """Guards that depend on something of upstream's which could not be read."""
         self._results: dict[Any, tuple[Any, int]] = program.kept.setdefault("results", {})
         self._traces = 0  # how often a guard spoke, or the machine was asked
         self._calls: list[Unit] = []
@@ -263,7 +263,7 @@ class Evaluation(Objects):
         if UNREADABLE not in names:
             self.open.append(Open(self._guard(line), tuple(sorted(names)), tuple(within)))
         elif is_readable(line):
-            self.blocked.add((self._calls[-1].name, line))
+            self.blocked.add(self._guard(line))
 
     def _guard(self, line: str) -> Guard:
         return guard_of(self.program.repo, self._calls[-1], line)

@@ -78,6 +78,8 @@ class Judgement(NamedTuple):
     """Guards that refuse too, behind a refusal of their function that may be why."""
     steps: int = 0
     """How many statements were evaluated."""
+    blocked: frozenset[Guard] = frozenset()
+    """Of the unreadable guards, those that something else decides which could not be read."""
 
     @property
     def num_open(self) -> int:

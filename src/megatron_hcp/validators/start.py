@@ -63,6 +63,7 @@ def _judgement(program: StartProgram, run: Evaluation, source: Source) -> Judgem
         program.repo,
         tuple(refusal.guard for refusal in run.refusals if refusal not in refusals),
         run.steps,
+        frozenset(run.blocked),
     )
 
 

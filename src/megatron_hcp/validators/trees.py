@@ -56,7 +56,8 @@ def names_in(tree: Any, named: Callable[[Any], str | None] = dotted) -> list[tup
             and isinstance(tree.args[1], _ast.Constant)
         ):
             return [(f"{tree.args[0].id}.{tree.args[1].value!s}", tree)]
-        return [found for part in tree.args for found in names_in(part, named)]
+        given = [*tree.args, *(one.value for one in tree.keywords)]
+        return [found for part in given for found in names_in(part, named)]
     found: list[tuple[str, Any]] = []
     for field in tree._fields:
         part = getattr(tree, field, None)

@@ -8,6 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.project import walk
+from megatron_hcp.project.walk import files_below
+
 GOOD = (
     "torchrun --nproc-per-node 8 pretrain_gpt.py --context-parallel-size 2 --seq-length 4096 "
     "--max-position-embeddings 4096\n"
@@ -123,3 +127,13 @@ def test_a_script_whose_command_is_set_elsewhere_is_no_other_file(hcp, repo: Pat
 def test_a_script_that_runs_what_it_is_given_is_another_file(hcp, repo: Path, text: str) -> None:
     (repo / "wrapper.sh").write_text(text)
     assert hcp("check", ".", cwd=repo).stdout.endswith("1 ok; 3 other files\n")
+
+
+def test_a_tree_of_very_many_folders_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(4):
+        (tmp_path / str(number) / "a" / "b").mkdir(parents=True)
+    (tmp_path / "3" / "run.sh").write_text("")
+    assert files_below(str(tmp_path)) == [str(tmp_path / "3" / "run.sh")]
+    monkeypatch.setattr(walk, "_MOST_FOLDERS", 12)
+    with pytest.raises(HcpError, match="holds more than 12 folders; wanted a folder of launches; name a folder in it"):
+        files_below(str(tmp_path))

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
+from megatron_hcp.judge.engine import check_launch
 from megatron_hcp.judge.report import Finding
 from megatron_hcp.judge.start.findings import findings_of
 from megatron_hcp.launch.fact import Launch
 from megatron_hcp.launch.load import LoadOptions, load_launch
-from megatron_hcp.rules.registry import BY_ID
+from megatron_hcp.rules.registry import BY_ID, rules_for
 from megatron_hcp.rules.start.citations import cites
 from megatron_hcp.rules.start.functions import RULES
 from megatron_hcp.rules.upstream import ARGUMENTS
@@ -96,9 +97,18 @@ def test_releases_that_refuse_for_different_reasons_leave_none_that_starts() -> 
     assert [one.severity for one in both] == ["error", "error"]
 
 
-def test_what_only_some_releases_refuse_is_one_warning() -> None:
-    (one,) = found(LAUNCH, judged("a"), judged("b", (BOTH, VALUES), (IMPL, VALUES[:1])))
-    assert one.severity == "warning" and one.problem.message.endswith("; 1 more")
+def test_what_only_some_releases_refuse_is_one_warning_that_names_the_releases_of_each_guard() -> None:
+    (one,) = found(LAUNCH, judged("a", (IMPL, VALUES[:1])), judged("b"), judged("c", (BOTH, VALUES)))
+    first, second = one.problem.message.split("; ")
+    assert one.severity == "warning"
+    assert "(up to a)" in first and IMPL.condition in first
+    assert "(c)" in second and BOTH.message in second
+
+
+def test_a_warning_of_many_guards_counts_those_behind_the_third() -> None:
+    guards = [IMPL._replace(slug=f"impl-{place}") for place in range(5)]
+    (one,) = found(LAUNCH, judged("a"), judged("b", *((guard, VALUES[:1]) for guard in guards)))
+    assert one.problem.message.count("(b)") == 3 and one.problem.message.endswith("; 2 more")
 
 
 def test_a_guard_is_silent_where_the_launch_states_nothing_that_it_reads() -> None:
@@ -140,3 +150,20 @@ def test_where_a_rule_that_fired_cites_the_place_the_guard_is_silent() -> None:
 )
 def test_a_citation_is_about_a_guard_if_function_and_text_are_its(function: str, text: str, expected: bool) -> None:
     assert cites([ARGUMENTS.says(function, text, ">=0.12")], BOTH) == expected
+
+
+@pytest.mark.parametrize("size", ["first", "last"])
+def test_stages_in_a_hybrid_pattern_and_a_stage_size_are_one_finding(size: str) -> None:
+    launch = load_launch(
+        "",
+        LoadOptions(
+            words=tuple(
+                "--bf16 --mock-data --micro-batch-size 1 --num-attention-heads 8 --hidden-size 256 --seq-length 1024 "
+                "--max-position-embeddings 1024 --hybrid-layer-pattern M*M*|M*M* --pipeline-model-parallel-size 2 "
+                f"--decoder-{size}-pipeline-num-layers 3".split()
+            ),
+            assumes=("mcore=0.19.0", "world_size=8"),
+        ),
+    )
+    report = check_launch(launch, rules_for)
+    assert [one.id for one in report.findings if one.severity == "error"] == ["PIPE005"]

@@ -45,6 +45,13 @@ def test_a_number_that_is_missing_is_not_made_true() -> None:
     )
 
 
+@pytest.mark.parametrize("condition", ["args.save is not None", "args.lr is not None or args.save", "args.save > 0.5"])
+def test_true_is_offered_only_for_a_setting_whose_truth_alone_is_asked(condition: str) -> None:
+    found = offered("--num-layers 2", condition, save=None, lr=None)
+    assert ({"checkpoint_save": True} in found) == (condition == "args.lr is not None or args.save")
+    assert {"lr": True} not in found
+
+
 def test_a_number_that_fits_comes_before_none() -> None:
     found = offered(
         "--max-position-embeddings 512 --seq-length 4096",

@@ -77,6 +77,9 @@ VERDICTS: list[Row] = [
     ),  # TOPO007
     ("TOPO006", "verl", "", "", "not concerned"),
     ("TOPO006", "mlm", "", "num_distributed_optimizer_instances=2 world_size=8 ep=8", "error crash init"),
+    ("TOPO006", "mlm", "", "num_distributed_optimizer_instances=2 world_size=8 ep=8 mcore=0.12.3", "fine"),
+    ("TOPO006", "mlm", "", "num_distributed_optimizer_instances=2 world_size=8 ep=8 mcore=0.13", "error crash init"),
+    ("TOPO006", "mlm", "", "num_distributed_optimizer_instances=3 world_size=8 mcore=0.12.3", "error crash init"),
     ("TOPO006", "verl", "", "cp=2 num_distributed_optimizer_instances=3 world_size=9", "fine"),
     ("TOPO006", "verl", "", "num_distributed_optimizer_instances=4 world_size=8 gtp=4", "error crash init"),
     # Weight shards of experts are an axis of their own in the expert grid (initialize_model_parallel of 0.19).

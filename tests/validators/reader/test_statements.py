@@ -61,6 +61,7 @@ def lines_of(body: str) -> list[str]:
         ("print('x')\nlogger.info('x')\nwarn_rank_0('x')", []),
         ("args.n += 2", ["args.n = args.n + 2"]),
         ("args.names.append('x')", ["args.names = args.names + list(['x'])"]),
+        ("object.__setattr__(args, 'part', args.tp)", ["do setattr(args, 'part', args.tp)"]),
         ("args.names.insert(1, 'x')", ["args.names = args.names[:1] + list(['x']) + args.names[1:]"]),
         ("args.names.remove('x')", ["forget args.names"]),
         ("args.names.add(args.x)", ["args.names = set(list(args.names) + list([args.x]))"]),

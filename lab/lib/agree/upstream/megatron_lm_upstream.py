@@ -9,7 +9,8 @@ What this machine lacks is replaced:
 
 * torch.distributed: torch's own fake process group, for gloo too; no rank but this one exists.
 * torch.cuda: eight devices of compute capability 9.0 are there, none is used.
-* Transformer Engine: its version alone, `TE`. What asks for it, GTP and the fused rope, is said to be there.
+* Transformer Engine: its version alone, `TE`. What asks for it, GTP, the fused rope and the fused
+  permutation, is said to be there.
 * triton, six and others (see `_MISSING`): anything that is asked of them exists and does nothing.
 * torch.compile: functions stay as they are.
 * the tokenizer, the writers of logs and the signal handlers are not made.
@@ -36,6 +37,10 @@ from stand_ins import Anything, stand_in_for
 
 TE = "2.20.0"
 _MISSING = ("triton", "six", "regex", "sentencepiece", "tiktoken", "transformers", "datasets", "wandb", "pydantic")
+_FUSED = (
+    "fused_permute", "fused_permute_with_probs", "fused_sort_chunks_by_index", "fused_sort_chunks_by_index_with_probs",
+    "fused_unpermute",
+)  # fmt: skip
 _DEFAULTS = {"tokenizer_type": "GPT2BPETokenizer"}  # as pretrain_gpt.py has it
 
 
@@ -79,6 +84,9 @@ class MegatronLM:
         from megatron.core.models.common.embeddings import rope_utils
 
         rope_utils.fused_apply_rotary_pos_emb = rope_utils.fused_apply_rotary_pos_emb_thd = lambda *_: None
+        permuting = importlib.import_module("megatron.core.transformer.moe.moe_utils")
+        for name in _FUSED:
+            setattr(permuting, name, getattr(permuting, name, None) or (lambda *_: None))
         from megatron.core.models.common.language_module.language_module import LanguageModule
 
         self.set_backend = LanguageModule._set_attention_backend

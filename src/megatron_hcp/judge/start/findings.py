@@ -22,6 +22,8 @@ from megatron_hcp.validators.trees import names_in, path_of, tree_of
 
 _LONGEST_VALUE = 60
 _MOST_VALUES = 6
+_MOST_SAID = 3
+"""Guards that one warning names, each with the releases that have it."""
 
 
 class Refused(NamedTuple):
@@ -108,8 +110,9 @@ def _as_one(found: list[Finding]) -> list[Finding]:
     """What some releases refuse and others don't, as one warning; the user chooses among them by stating one."""
     if not found:
         return []
-    more = f"; {len(found) - 1} more" if len(found) > 1 else ""
     problem = found[0].problem
+    more = "".join(f"; {one.problem.message}" for one in found[1:_MOST_SAID])
+    more += f"; {len(found) - _MOST_SAID} more" if len(found) > _MOST_SAID else ""
     return [found[0]._replace(problem=problem._replace(message=problem.message + more), severity="warning")]
 
 

@@ -14,7 +14,7 @@ from megatron_hcp.launch.fact import Launch
 from megatron_hcp.rules.rule import Fix
 from megatron_hcp.validators.expression import Expressions
 from megatron_hcp.validators.outcome import Refusal
-from megatron_hcp.validators.trees import tree_of
+from megatron_hcp.validators.trees import names_in, path_of, tree_of
 from megatron_hcp.validators.values import Thing, truth
 
 _MOST = 4
@@ -41,7 +41,7 @@ def fixes_for(launch: Launch, refusal: Refusal, context: Iterable[Spot] = ()) ->
         (_cost(spot_of(launch, refusal.key_of(name)), old, new), name, new)
         for name, old in values.items()
         if "." in name or _is_setting(launch, name)  # else a variable of upstream's function
-        for new in _alternatives(tree, values, old)
+        for new in _alternatives(tree, values, name)
     ]
     good: list[tuple[float, tuple[tuple[str, Any], ...]]] = [
         (cost, ((name, new),)) for cost, name, new in options if _holds(tree, values, {name: new})
@@ -109,8 +109,20 @@ def _members(tree: Any) -> list[str]:
     return list(dict.fromkeys(f"{owner}.{name}" for owner, name in owners if owner[:1].isupper()))
 
 
-def _alternatives(tree: Any, values: dict[str, Any], old: Any) -> Iterator[Any]:
+def _asked(tree: Any) -> Iterator[str]:
+    """The settings whose truth alone a condition asks: true is a value of these."""
+    if isinstance(tree, ast.BoolOp):
+        for part in tree.values:
+            yield from _asked(part)
+    elif isinstance(tree, ast.UnaryOp):
+        yield from _asked(tree.operand)
+    elif not isinstance(tree, ast.Compare):
+        yield from (name for name, _ in names_in(tree, path_of))
+
+
+def _alternatives(tree: Any, values: dict[str, Any], name: str) -> Iterator[Any]:
     """Other values of a setting that may satisfy the condition, the nearest first."""
+    old = values[name]
     texts = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
     members = _members(tree)
     if isinstance(old, bool):
@@ -131,7 +143,8 @@ def _alternatives(tree: Any, values: dict[str, Any], old: Any) -> Iterator[Any]:
         yield from (text for text in dict.fromkeys(texts) if text != old)
         yield None
     elif old is None:
-        yield True
+        if name in _asked(tree):
+            yield True
         yield from dict.fromkeys(texts)
         yield from dict.fromkeys(value for value in values.values() if type(value) is int)
     else:

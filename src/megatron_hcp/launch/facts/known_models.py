@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-_STAGES = ("-Base", "-Instruct", "-Thinking", "-Reasoning", "-Chat", "-it", "-pt", "-hf", "-2507", "-FP8", "-BF16")
+_STAGES = tuple("-Base -Instruct -Thinking -Reasoning -Chat -it -pt -hf -2507 -FP8 -BF16 -RL".split())
 """How names of one model differ by its stage of training or its precision, of which neither changes its sizes."""
 FOR_PLANS = frozenset(("moe_latent_size", "csa", "config"))
 """Fields of which no launch has facts. csa: what a config.json has of DeepSeek-V4's attention; config: what it has

@@ -36,6 +36,10 @@ class NoStream:
     def query(self) -> bool:
         return True
 
+    @staticmethod
+    def priority_range() -> tuple[int, int]:
+        return 0, -5
+
     def elapsed_time(self, *_: Any) -> float:
         return 1.0
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -15,7 +17,7 @@ from megatron_hcp.pretend.stand_ins.packages import make_importable
 
 STANDS_FOR = (
     "mamba_ssm, causal_conv1d, flash-linear-attention, fast_hadamard_transform; APEX's layer norm and fused weight "
-    "gradient; DeepEP's names"
+    "gradient; torch's flex_attention; FlashMLA and cuDNN's kernels for it; DeepEP's names"
 )
 CANNOT_TELL = "numbers, and what these kernels refuse"
 
@@ -114,6 +116,50 @@ def _gated_delta(q: Any, k: Any, v: Any, g: Any = None, beta: Any = None, *_: An
     return kernel(body, q, k, v, g, beta), None
 
 
+def _attended(q: Any, k: Any, v: Any, *_: Any, **__: Any) -> tuple[int, ...]:
+    return (*q.shape[:-1], v.shape[-1])
+
+
+def _flex_attention(q: Any, k: Any, v: Any, *_: Any, **__: Any) -> Any:
+    """[batch, heads, length, head_dim] -> the same, with v's head_dim."""
+    return kernel(lambda q, k, v: (q.new_empty(_attended(q, k, v)), (q, k, v, _row(q))), q, k, v)
+
+
+def _sparse(q: Any, *_: Any, d_v: int = 512, **__: Any) -> Any:
+    """[tokens, heads, width] -> [tokens, heads, d_v], and each row's largest logit and log-sum-exp in fp32."""
+    return q.new_empty(*q.shape[:-1], d_v), _row(q), _row(q)
+
+
+def _numbers(like: Any, *shape: int, dtype: Any = torch.float32) -> Any:
+    return like.new_empty(shape, dtype=dtype)
+
+
+def _chosen(scores: Any, *_: Any, top_k: int, **__: Any) -> Any:
+    shape = (*scores.shape[:-1], top_k)
+    return {"indices": _numbers(scores, *shape, dtype=torch.int32), "values": _numbers(scores, *shape)}
+
+
+def _of_indexer(q: Any, w: Any, k: Any, *_: Any, **__: Any) -> Any:
+    return {"d_index_q": q * 1, "d_weights": w * 1, "d_index_k": k * 1}
+
+
+DSA: dict[str, Callable[..., Any]] = {
+    "indexer_forward_wrapper": lambda q, k, *_, max_seqlen_k=None, **__: {
+        "scores": _numbers(q, *q.shape[:-2], max_seqlen_k or k.shape[1])
+    },
+    "indexer_top_k_wrapper": _chosen,
+    "indexer_backward_wrapper": _of_indexer,
+    "dense_indexer_backward_wrapper": _of_indexer,
+    "sparse_attention_backward_wrapper": lambda q, kv, *_, **__: {"dq": q * 1, "dkv": kv * 1},
+    "sparse_attn_score_recompute_wrapper": lambda q, k, lse, chosen, *_, **__: {"target": _numbers(q, *chosen.shape)},
+    "dense_attn_score_recompute_wrapper": lambda q, k, *_, **__: {
+        "out": _numbers(q, *q.shape[:2], k.shape[1]),
+        "denom": _numbers(q, *q.shape[:2]),
+    },
+}
+"""cuDNN's kernels for FlashMLA's sparse attention and its indexer, with the names of megatron-core's interface."""
+
+
 class LayerNorm:
     """APEX's autograd functions: [..., hidden] -> the same."""
 
@@ -156,11 +202,19 @@ KERNELS: dict[str, dict[str, Any]] = {
     },
     "mamba_ssm.ops.triton.layernorm_gated": {"RMSNorm": RMSNorm},
     "mamba_ssm.ops.triton.selective_state_update": {"selective_state_update": None},
+    "flash_mla": {
+        "flash_mla_sparse_fwd": stands_for("flash_mla", lambda q, *_, d_v=512, **__: (*q.shape[:-1], d_v))(_sparse)
+    },
+    "cudnn": {"DSA": SimpleNamespace(**{name: _called("cudnn.DSA", ours) for name, ours in DSA.items()})},
     "deep_ep": {"Buffer": Buffer, "HybridEPBuffer": Buffer},
     "deep_ep.utils": {"EventHandle": Buffer, "EventOverlap": Buffer},
     "causal_conv1d": {
         "causal_conv1d_fn": stands_for("causal_conv1d", same)(_kept),
         "causal_conv1d_update": None,
+    },
+    "torch.nn.attention.flex_attention": {
+        "flex_attention": stands_for("flex_attention", _attended)(_flex_attention),
+        "create_block_mask": _called("flex_attention", lambda *_, **__: None),
     },
     "fast_hadamard_transform": {"hadamard_transform": stands_for("hadamard_transform", same)(_same)},
     "fla.modules": {"FusedRMSNormGated": None},
@@ -176,5 +230,6 @@ KERNELS: dict[str, dict[str, Any]] = {
 
 def install() -> None:
     """Makes the packages importable, with the functions that megatron-core calls; other parts of APEX are absent."""
+    importlib.import_module("cudnn")  # its other names are only imported
     make_importable(KERNELS, VERSION)
     sys.modules["amp_C"] = None  # type: ignore[assignment]

@@ -10,12 +10,14 @@ from megatron_hcp.pretend.late import replace
 from megatron_hcp.pretend.record import RECORD
 
 STANDS_FOR = "the shape of a gradient that the next pipeline stage sends: that of what was sent to it"
-CANNOT_TELL = "the shape of what the stage before sends"
+CANNOT_TELL = "the shape of what the stage before sends, but for what comes back to the first stage where all are equal"
 
 _P2P = "megatron.core.pipeline_parallel.p2p_communication"
 _NONE = [0, 0, 0]
 _SENT: deque[list[int]] = deque()
 """Shapes of what the next stage has and hasn't sent a gradient of."""
+_EVER: set[tuple[int, ...]] = set()
+"""All shapes that were sent to the next stage."""
 
 
 def shapes(send_next: Any, recv_prev: bool, recv_next: bool) -> tuple[list[int], list[int]]:
@@ -23,18 +25,16 @@ def shapes(send_next: Any, recv_prev: bool, recv_next: bool) -> tuple[list[int],
     RECORD.used("pipeline.shapes")
     if send_next is not None:
         _SENT.append(list(send_next.shape))
-    if recv_prev:
-        raise NotImplementedError("the shape of what the pipeline stage before sends")
-    if not recv_next:
+        _EVER.add(tuple(send_next.shape))
+    if not recv_prev and not recv_next:
         return _NONE, _NONE
-    if len({tuple(shape) for shape in _SENT}) > 1 and _is_interleaved():
-        raise NotImplementedError("which of several shapes the next pipeline stage sends")
-    return _NONE, _SENT.popleft()
-
-
-def _is_interleaved() -> bool:
     groups: Any = importlib.import_module("megatron.core.parallel_state")
-    return groups.get_virtual_pipeline_model_parallel_world_size() is not None
+    is_interleaved = groups.get_virtual_pipeline_model_parallel_world_size() is not None
+    if recv_prev and not (is_interleaved and groups.is_pipeline_first_stage(ignore_virtual=True) and len(_EVER) == 1):
+        raise NotImplementedError("the shape of what the pipeline stage before sends")
+    if recv_next and is_interleaved and len({tuple(shape) for shape in _SENT}) > 1:
+        raise NotImplementedError("which of several shapes the next pipeline stage sends")
+    return (list(*_EVER) if recv_prev else _NONE), (_SENT.popleft() if recv_next else _NONE)
 
 
 def _as_method(_: Any, send_next: Any, __: Any, recv_prev: bool, recv_next: bool) -> tuple[list[int], list[int]]:

@@ -28,6 +28,9 @@ _READS = {
 }
 _ROOM = (torch.empty, torch.empty_like, torch.Tensor.new_empty)
 """What makes tensors whose values come later."""
+_OF_NUMBERS = (torch.arange, torch.linspace)
+_OF_SIZES = (torch.Tensor.split, torch.Tensor.repeat, torch.Tensor.view, torch.Tensor.reshape)
+"""What takes numbers, which may be read from the device; of the latter all arguments but the first."""
 _INDEXES = (torch.Tensor.__getitem__, torch.Tensor.__setitem__)
 _KINDS = {
     "Float": torch.float32,
@@ -99,6 +102,10 @@ class Pretend(TorchFunctionMode):  # type: ignore[misc]
             return False
         if func in SIZED and (answer := SIZED[func](func, args, kwargs)) is not ASK_TORCH:
             return answer
+        if func in _OF_NUMBERS:
+            args = tuple(map(_number, args))
+        if func in _OF_SIZES:
+            args = (args[0], *map(_number, args[1:]))
         if func in _INDEXES:
             args = (args[0], _index(args[1], decides_size=func is torch.Tensor.__getitem__), *args[2:])
             if func is torch.Tensor.__getitem__ and is_on_device(args[0]) and not vars(args[0]):
@@ -163,6 +170,12 @@ def _of_tensor(func: Any, args: Any, kwargs: Any) -> Any:
     if func is torch.Tensor.data_ptr:
         return tensor.storage_offset() + 512
     return ASK_TORCH
+
+
+def _number(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return [_number(one) for one in value]
+    return made_up(value).item() if is_on_device(value) and value.dim() == 0 else value
 
 
 def _index(index: Any, *, decides_size: bool) -> Any:

@@ -162,6 +162,7 @@ def _builds_what_is_given(v: View, layers: int, stages: int) -> bool:
     source=(
         ARGUMENTS.says("validate_args", "'--pipeline-model-parallel-layout. '", ">=0.13"),
         ARGUMENTS.says("validate_args", "should not be used with '", ">=0.17"),
+        ARGUMENTS.says("validate_args", "If --hybrid-layer-pattern contains pipe separators", ">=0.17"),
         TRANSFORMER_CONFIG.says(
             "TransformerConfig.__post_init__", "num_layers_in_first_pipeline_stage and num_layers_in_last", ">=0.12"
         ),
@@ -196,7 +197,7 @@ def stages_are_described_in_one_way(v: View) -> Problem | None:
         found=f"{ways[first]} and {ways[second]}",
         wanted="one of them",
         facts=(second, first),
-        fixes=tuple(Fix({name: _OFF[name]}, f"no {ways[name]}") for name in (second, first) if name in _OFF),
+        fixes=tuple(Fix({name: _OFF[name]}, f"without {ways[name]}") for name in (second, first) if name in _OFF),
     )
 
 

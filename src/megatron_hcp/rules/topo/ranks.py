@@ -178,12 +178,14 @@ def ranks_fit_the_expert_layout(v: View) -> Problem | None:
 def optimizer_instances_divide_dp_cp(v: View) -> Problem | None:
     """Distributed-optimizer instances divide DP x CP and the experts' DP size.
 
-    megatron-core asserts both when building the data-parallel groups of each grid.
+    megatron-core asserts both when building the data-parallel groups of each grid; 0.12 asserts the first alone.
     """
     if not grids_divide_ranks(v):
         return None
     count = v.num_distributed_optimizer_instances
     with_cp, of_experts = v.world_size // dense_ranks(v) * v.cp, v.world_size // expert_ranks(v)
+    if v.known("mcore") and not v.at_least("mcore", "0.13"):
+        of_experts = with_cp
     if with_cp % count == 0 and of_experts % count == 0:
         return None
     fitting = nearest_divisors(gcd(with_cp, of_experts), count)

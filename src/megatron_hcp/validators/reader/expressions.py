@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection
 
 from megatron_hcp.validators.builtin import BUILTIN
 from megatron_hcp.validators.reader.left_out import NOT_FOLLOWED
-from megatron_hcp.validators.reader.sources import Defined, Sources, is_enum, member_of
+from megatron_hcp.validators.reader.sources import Defined, Imports, Sources, is_enum, member_of
 from megatron_hcp.validators.reader.syntax import alternatives, methods_of
 
 Register = Callable[[str, Defined, ast.FunctionDef | ast.ClassDef], str]
@@ -58,9 +58,7 @@ def is_unread(tree: ast.expr) -> bool:
 class Scope:
     """Where an expression stands: its file, the names that are local, what imports of the function bind, its class."""
 
-    def __init__(
-        self, path: str, local: Collection[str], imports: dict[str, Defined | None], owner: Defined | None = None
-    ) -> None:
+    def __init__(self, path: str, local: Collection[str], imports: Imports, owner: Defined | None = None) -> None:
         self.path, self.local, self.imports, self.owner = path, set(local), imports, owner
         self.state: set[str] = set()
         """The global names that a function changes."""
@@ -106,7 +104,7 @@ class Translator(ast.NodeTransformer):
             if tree.id in self.scope.local:
                 return None
             if tree.id in self.scope.imports:
-                return self.scope.imports[tree.id]
+                return self.sources.imported(self.scope.path, self.scope.imports[tree.id], tree.id)
             return self.sources.find(self.scope.path, tree.id)
         if isinstance(tree, ast.Attribute):
             owner = self.meaning(tree.value)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from megatron_hcp.validators.given.options import TEXT_AS_BOOL, ParserOption
 from megatron_hcp.validators.reader.expressions import Scope, Translator
-from megatron_hcp.validators.reader.sources import Defined, Sources, default_of, fields_in, is_enum, member_of
+from megatron_hcp.validators.reader.sources import Defined, Imports, Sources, default_of, fields_in, is_enum, member_of
 from megatron_hcp.validators.reader.syntax import nodes_in
 
 _FACTORIES = "Factory"
@@ -33,14 +33,12 @@ class OptionReader:
         self._function(found.path, found.node)
 
     def _function(self, path: str, node: ast.FunctionDef) -> None:
-        imports: dict[str, Defined | None] = {}
+        imports: Imports = {}
         lists: _Named = {}
         factories: dict[str, ast.Call] = {}
         for line in nodes_in(node):
             if isinstance(line, (ast.Import, ast.ImportFrom)):
-                for alias in line.names:
-                    bound = alias.asname or alias.name.partition(".")[0]
-                    imports[bound] = self.sources.imported(path, line, bound)
+                imports |= {alias.asname or alias.name.partition(".")[0]: line for alias in line.names}
             elif isinstance(line, ast.Assign) and isinstance(line.targets[0], ast.Name):
                 lists[line.targets[0].id] = line.value
                 if isinstance(line.value, ast.Call) and ast.unparse(line.value.func).endswith(_FACTORIES):

@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 _DEEPEST = 8
 Definition = ast.FunctionDef | ast.ClassDef | ast.expr
+Imports = dict[str, ast.Import | ast.ImportFrom]
+"""By the names that they bind, the imports of a function: the files are read only for those that are asked for."""
 
 
 class Defined(NamedTuple):
@@ -41,7 +43,7 @@ class Sources:
     def module(self, dotted: str) -> str | None:
         """The file of a module."""
         base = dotted.replace(".", "/")
-        return next((path for path in (f"{base}.py", f"{base}/__init__.py") if self.tree(path) is not None), None)
+        return next((path for path in (f"{base}.py", f"{base}/__init__.py") if self._text_of(path) is not None), None)
 
     def find(self, path: str, name: str, depth: int = 0) -> Defined | None:
         """What a name means at the top of a file; None if that cannot be told."""

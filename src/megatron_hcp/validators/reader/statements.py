@@ -10,7 +10,7 @@ from megatron_hcp.validators.guards import name_of
 from megatron_hcp.validators.program import UNREAD_BASE, Unit
 from megatron_hcp.validators.reader.expressions import Scope, Translator, words_of
 from megatron_hcp.validators.reader.messages import message_of
-from megatron_hcp.validators.reader.sources import Defined, Sources, default_of, fields_in
+from megatron_hcp.validators.reader.sources import Defined, Imports, Sources, default_of, fields_in
 from megatron_hcp.validators.reader.syntax import (
     copied_fields,
     inner_functions,
@@ -100,12 +100,10 @@ class Reader:
     def translator_of(self, found: Defined, node: ast.FunctionDef | ast.ClassDef) -> Translator:
         """What reads the expressions of a function."""
         owner = found if isinstance(found.node, ast.ClassDef) else None
-        imports: dict[str, Defined | None] = {}
+        imports: Imports = {}
         for line in nodes_in(node):
             if isinstance(line, (ast.Import, ast.ImportFrom)):
-                for alias in line.names:
-                    bound = alias.asname or alias.name.partition(".")[0]
-                    imports[bound] = self.sources.imported(found.path, line, bound)
+                imports |= {alias.asname or alias.name.partition(".")[0]: line for alias in line.names}
         scope = Scope(found.path, local_names(node), imports, owner)
         scope.state = {name for line in nodes_in(node) if isinstance(line, ast.Global) for name in line.names}
         for inner, names in inner_functions(node):
@@ -214,10 +212,8 @@ class Body:
     def _change(self, line: ast.stmt, pad: str) -> Iterator[str]:
         if isinstance(line, ast.Assign):
             text = self._text(line.value)
-            for target in line.targets:
-                if ast.unparse(target).startswith("os.environ["):
-                    continue
-                yield f"{pad}{self._target(target)} = {text}"
+            kept = (one for one in line.targets if not ast.unparse(one).startswith("os.environ["))
+            yield from (f"{pad}{self._target(one)} = {text}" for one in kept)
         elif isinstance(line, ast.AnnAssign) and line.value is not None:
             yield f"{pad}{self._target(line.target)} = {self._text(line.value)}"
         elif isinstance(line, ast.AugAssign):
@@ -236,6 +232,8 @@ class Body:
 
     def _call(self, call: ast.Call, pad: str) -> Iterator[str]:
         name = ast.unparse(call.func)
+        if name == "object.__setattr__":  # how a frozen dataclass sets its own fields
+            call = ast.Call(ast.Name("setattr"), call.args, [])
         owner, _, method = name.rpartition(".")
         if name in ("exit", "quit", "sys.exit"):
             yield self._stop(pad, call)

@@ -30,9 +30,9 @@ def _checked(node: ast.FunctionDef) -> Iterator[ast.stmt]:
         yield line
         if isinstance(line, ast.If) and (tests := _tests(line)):
             inside = _bound([line])
-            elsewhere = _bound([*node.body[:place], node.args])
-            names = sorted((inside - elsewhere) & _read_first(node.body[place + 1 :]))
-            if names:
+            if inside and (inside := inside & _read_first(node.body[place + 1 :])):
+                inside -= _bound([*node.body[:place], node.args])
+            if names := sorted(inside):
                 either = ast.BoolOp(ast.Or(), tests) if len(tests) > 1 else tests[0]
                 yield ast.Assert(either, ast.Constant(f"UnboundLocalError: {names[0]} is not assigned"))
 

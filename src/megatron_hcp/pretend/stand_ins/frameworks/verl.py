@@ -9,11 +9,14 @@ import sys
 from types import SimpleNamespace
 from typing import Any
 
+import torch
+
 from megatron_hcp.pretend.late import mark, replace, replace_everywhere
 from megatron_hcp.pretend.record import RECORD
 from megatron_hcp.pretend.stages import ends
+from megatron_hcp.pretend.stand_ins.contract import stands_for
 from megatron_hcp.pretend.stand_ins.device import CUDA
-from megatron_hcp.pretend.stand_ins.frameworks import padding
+from megatron_hcp.pretend.stand_ins.kernel import kernel
 from megatron_hcp.pretend.stand_ins.packages import only_import, take_flash_attention_by_name
 from megatron_hcp.proofs.te_cpu.absent import empty_module
 
@@ -26,7 +29,13 @@ _IMPORTED = (
     "accelerate huggingface_hub filelock orjson tensorboard"
 ).split()
 _WORKERS, _ENGINE = "verl.workers.engine_workers", "verl.workers.engine.megatron.transformer_impl"
+LEGACY = "verl.workers.megatron_workers"
+"""The workers of releases before 0.8."""
 _BEGINS = (
+    ("verl.utils.megatron_utils.make_megatron_module", "model"),
+    ("verl.utils.megatron.optimizer.get_megatron_optimizer", "optimizer"),
+    ("verl.workers.actor.megatron_actor.MegatronPPOActor.make_minibatch_iterator", "data"),
+    ("verl.workers.actor.megatron_actor.MegatronPPOActor.forward_backward_batch", "forward"),
     (f"{_WORKERS}.initialize_global_process_group_ray", "groups"),
     (f"{_ENGINE}.MegatronEngine._build_megatron_module", "model"),
     (f"{_ENGINE}.MegatronEngine._build_optimizer", "optimizer"),
@@ -57,13 +66,15 @@ def load() -> None:
     sys.modules["ray"] = ray
     for part in ("verl", _ENGINE, _WORKERS, "verl.trainer.ppo.ray_trainer", "verl.trainer.sft_trainer"):
         importlib.import_module(part)
+    if importlib.util.find_spec(LEGACY) is not None:
+        importlib.import_module(LEGACY)
 
 
 def late() -> None:
     for name in _NOTHING:
         replace_everywhere(name, lambda *_, **__: None)
     if importlib.util.find_spec("flash_attn") is None:
-        replace("verl.utils.attention_utils._get_attention_functions", lambda: padding.FUNCTIONS)
+        replace("verl.utils.attention_utils._get_attention_functions", lambda: PADDING)
     replace_everywhere("verl.utils.tokenizer.hf_tokenizer", _tokenizer)
     replace_everywhere("verl.utils.tokenizer.hf_processor", lambda *_, **__: None)
     importlib.import_module("tensordict").TensorDict.to = _on_gpu
@@ -72,6 +83,7 @@ def late() -> None:
     replace(f"{_WORKERS}.CheckpointEngineRegistry", SimpleNamespace(new=lambda *_, **__: SimpleNamespace()))
     replace("mbridge.core.bridge.Bridge.load_weights", lambda *_, **__: None)
     take_flash_attention_by_name()
+    replace_everywhere("verl.utils.kernel.linear_cross_entropy.linear_cross_entropy", linear_cross_entropy)
     replace_everywhere("verl.workers.engine.utils.prepare_micro_batches", _few(
         importlib.import_module("verl.workers.engine.utils").prepare_micro_batches))  # fmt: skip
     replace_everywhere("verl.workers.engine.utils.postprocess_batch_func", ends)
@@ -94,6 +106,59 @@ def _on_gpu(batch: Any, *_: Any, **__: Any) -> Any:
 def _tokenizer(*_: Any, **__: Any) -> Any:
     RECORD.used("verl.tokenizer")
     return _TOKENIZER
+
+
+@stands_for("verl.linear_cross_entropy", lambda hidden, weight, labels, *_: (labels.numel(),))
+def linear_cross_entropy(hidden: Any, weight: Any, labels: Any, *_: Any) -> Any:
+    """[..., hidden] and [vocabulary, hidden]: each token's log-probability and entropy, in fp32."""
+
+    def body(hidden: Any, weight: Any) -> Any:
+        rows = [hidden.new_empty(labels.numel(), dtype=torch.float32) for _ in range(5)]
+        return tuple(rows[:2]), (hidden, weight, labels, *rows[2:])
+
+    return kernel(body, hidden, weight)
+
+
+def index_first_axis(tensor: Any, places: Any) -> Any:
+    RECORD.used("flash_attn.bert_padding")
+    return tensor[places]
+
+
+def unpad_input(states: Any, mask: Any, unused: Any = None) -> Any:
+    """The tokens that count, their places, where each sequence begins, the longest one, and each length.
+
+    Args:
+        states: [batch, length, ...]; mask, unused: [batch, length], of ones and zeros.
+    """
+    taken = mask if unused is None else mask + unused
+    lengths = taken.sum(dim=-1, dtype=torch.int32)
+    places = taken.flatten().nonzero().flatten()
+    begins = torch.nn.functional.pad(lengths.cumsum(0, dtype=torch.int32), (1, 0))
+    used = mask.sum(dim=-1, dtype=torch.int32)
+    return index_first_axis(states.flatten(0, 1), places), places, begins, int(lengths.max()), used
+
+
+def pad_input(states: Any, places: Any, batch: int, length: int) -> Any:
+    """[tokens, ...] at their places in [batch, length, ...]."""
+    RECORD.used("flash_attn.bert_padding")
+    whole = states.new_zeros(batch * length, *states.shape[1:])
+    whole[places] = states
+    return whole.unflatten(0, (batch, length))
+
+
+def rearrange(tensor: Any, pattern: str, **sizes: int) -> Any:
+    """As einops has it.
+
+    Raises:
+        ImportError: einops is not here.
+    """
+    from einops import rearrange as real
+
+    return real(tensor, pattern, **sizes)
+
+
+PADDING = (index_first_axis, pad_input, rearrange, unpad_input)
+"""FlashAttention's functions in the order in which verl takes them, before any kernel; they compute the same."""
 
 
 def _few(prepare: Any) -> Any:

@@ -15,11 +15,9 @@ CANNOT_TELL = "the lengths of real prompts and answers, what the rollout engine 
 _PROMPT, _MOST, _TOKEN = 64, 2048, 2
 
 
-def rollouts(config: Any, data_parallel: int) -> Any:
+def rollouts(config: Any, samples: int) -> Any:
     """verl's own batch type, of a data-parallel rank's samples: answers of two lengths."""
     RECORD.used("rollouts")
-    part = config.actor_rollout_ref
-    samples = max(1, part.actor.ppo_mini_batch_size * part.rollout.n // data_parallel)
     longest = min(config.data.max_response_length, _MOST)
     mask = torch.ones(samples, longest, dtype=torch.int64)
     mask[1::2, max(1, longest // 2) :] = 0
