@@ -34,5 +34,5 @@ def test_the_tasks_of_a_skill_are_whole(folder: Path) -> None:
 
 def test_a_skill_without_tasks_as_in_an_installed_package_says_where_they_are(tmp_path: Path) -> None:
     (tmp_path / "SKILL.md").touch()
-    with pytest.raises(HcpError, match="has no evals/evals.json; wanted the tasks of a skill; name .* in a checkout"):
+    with pytest.raises(HcpError, match=r"has no evals/evals\.json; wanted the tasks of a skill; name .* in a checkout"):
         load_tasks(tmp_path)
