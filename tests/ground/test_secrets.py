@@ -291,9 +291,7 @@ def test_a_secret_is_told_by_where_it_stands(place: str) -> None:
 
 
 def test_two_places_of_one_secret_hide_it_whole() -> None:
-    """A token's shape ends at a sign that the place where it stands goes on over."""
-    token = "sk-" + A[:20]
-    assert without_secrets(f"sshpass -p {token}%hunter2 ssh host") == "sshpass -p *** ssh host"
+    assert without_secrets("sshpass -p sk-" + A[:20] + "%hunter2 ssh host") == "sshpass -p *** ssh host"
 
 
 @pytest.mark.parametrize("text", PLAIN)
