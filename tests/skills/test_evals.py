@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.skills.card import skill_dirs
+from megatron_hcp.skills.evals.task import load_tasks
 
 NAMES = {folder.name for folder in skill_dirs()}
 KINDS = ("explicit-", "implicit-", "contextual-", "negative-")
@@ -28,3 +30,9 @@ def test_the_tasks_of_a_skill_are_whole(folder: Path) -> None:
         assert len(task.get("assertions", ["none"])) >= 1, task["id"]
     kinds = [next(kind for kind in KINDS if task["id"].startswith(kind)) for task in tasks]
     assert set(kinds) == set(KINDS) and kinds.count("negative-") >= 2
+
+
+def test_a_skill_without_tasks_as_in_an_installed_package_says_where_they_are(tmp_path: Path) -> None:
+    (tmp_path / "SKILL.md").touch()
+    with pytest.raises(HcpError, match=r"has no evals/evals\.json; wanted the tasks of a skill; name .* in a checkout"):
+        load_tasks(tmp_path)

@@ -1,5 +1,7 @@
 """Across the attempts of a job: did the same cause come back, and what is to be done?"""
 
+import re
+
 import pytest
 
 from megatron_hcp.triage.advice import came_back
@@ -119,6 +121,25 @@ def test_the_same_crash_in_both_attempts_of_torchrun_came_back(tmp_path):
     logs = [tmp_path / "launcher.log", *sorted(tmp_path.glob("none_x/*/*/*.log"))]
     diagnosis = triage(logs, CpPlan())
     assert came_back(diagnosis.attempts) and diagnosis.advice and diagnosis.advice.action == "stop"
+
+
+@pytest.mark.parametrize(("at", "state"), [("10:00:06", "running"), ("10:00:55", "failed")])
+def test_a_launchers_report_from_before_the_last_attempt_began_is_of_the_one_before(tmp_path, at, state):
+    """Ranks' logs are named by attempt, torchrun's own has one report, and no word of the restart."""
+    for attempt in (0, 1):
+        steps = "".join(STEP.format(s=20 * attempt + s, speed=400.0) for s in range(5))
+        lost = "[rank0]: RuntimeError: Connection closed by peer [::1]:1\n" * (not attempt)
+        for rank, text in ((0, steps + lost), (1, "")):
+            folder = tmp_path / "none_x" / f"attempt_{attempt}" / str(rank)
+            folder.mkdir(parents=True)
+            (folder / "stderr.log").write_text(text)
+    report = FAILED.format(code=-9, local=1, pid=7)
+    report = re.sub(r"^E\d{4} \S+", f"E0822 {at}.1", report)
+    (tmp_path / "launcher.log").write_text(report)
+    diagnosis = triage([tmp_path / "launcher.log", *sorted(tmp_path.glob("none_x/*/*/*.log"))], CpPlan())
+    assert diagnosis.state == state
+    failed = [attempt.number for attempt in diagnosis.attempts if attempt.failure]
+    assert failed == ([0] if state == "running" else [0, 1])
 
 
 def test_torchruns_own_restart_begins_an_attempt(tmp_path):

@@ -145,3 +145,14 @@ def test_what_torch_says_below_a_failed_nccl_operation_is_not_its_cause(tmp_path
         "  what():  NCCL error: unhandled system error, NCCL version 2.10.3\n"
     )
     assert _read(tmp_path, a_log=said).failure.signature.id == "nccl-failed"
+
+
+def test_the_rank_whose_compressed_file_is_cut_is_named_not_those_that_lost_it(tmp_path):
+    lost = "[rank0]: RuntimeError: [x/pair.cc:553] Connection closed by peer [127.0.0.1]:3456\n"
+    cut = (
+        '[rank2]: Traceback (most recent call last):\n[rank2]:   File "/usr/lib/gzip.py", line 518, in read\n'
+        '[rank2]:     raise EOFError("Compressed file ended before the "\n'
+        "[rank2]: EOFError: Compressed file ended before the end-of-stream marker was reached\n"
+    )
+    failure = triage(write_logs(tmp_path, a_log=lost, b_log=cut), CpPlan()).failure
+    assert failure and (failure.signature.id, failure.rank) == ("file-cut", 2)

@@ -12,7 +12,7 @@ from typing import Literal
 from megatron_hcp.triage.advice import Advice, Attempt, advise, meets_an_end
 from megatron_hcp.triage.collective.collectives import Waited, collective_text
 from megatron_hcp.triage.events import HANGS, LASTING, FileEvents
-from megatron_hcp.triage.failure import Failure, failures_by_step, with_ends
+from megatron_hcp.triage.failure import Failure, by_attempt, failures_by_step, with_ends
 from megatron_hcp.triage.inputs.dry_run import DryRunRefusal
 from megatron_hcp.triage.is_cp_on import CpPlan, CpVerdict, judge
 from megatron_hcp.triage.line import seconds_of
@@ -101,7 +101,7 @@ class Diagnosis:
 
 def conclude(reader: LineReader, plan: CpPlan, dumped: Waited | None, dump: Path | None = None) -> Diagnosis:
     """What was read, put together; `dumped` is what the flight recorder's dumps say, `dump` one of them."""
-    files, job = reader.history.files, reader.job
+    files, job = by_attempt(reader.history.files), reader.job
     numbers = sorted({entry.attempt for entry in files if entry.attempt is not None}) or [0]
     attempts, by_step = [], []
     # A launcher that starts ranks again inside the job counts on: what comes after the job's own last number is of it.

@@ -83,8 +83,7 @@ class FileEvents:
     last_words: list[Event] = field(default_factory=list)  # of a process that ended by itself, or of a rank's own log
     last: Event | None = None  # the last line of the log
     left: Event | None = None  # that line, where it says that its process was done
-    cut: dict[Writer, Event] = field(default_factory=dict)
-    """By who wrote it, the last line of a traceback that breaks off."""
+    cut: dict[Writer, Event] = field(default_factory=dict)  # by writer, the last line of a traceback that breaks off
     lost: set[int] = field(default_factory=set)
     """Ranks that only say that they lost another."""
     over: frozenset[Role] = frozenset()
@@ -104,6 +103,7 @@ class FileEvents:
     """Of roles that say what happened, the events after the pending one, which may have been survived."""
     spread: RankSpread = field(default_factory=RankSpread)
     begins: bool = False  # whether the log shows how the program starts
+    began: When | None = None  # the first time that its first lines state
     in_preamble: int = 0  # events of the shell's preamble, above the first rank's line
     late: dict[Role, Event] = field(default_factory=dict)  # the first of each role, after the training said so
     begun: set[tuple[bytes, tuple[int | None, ...]]] = field(default_factory=set)
@@ -123,6 +123,7 @@ class FileEvents:
         if steps:
             self.doubtful.step()
         if self.not_finite.passed(finite):
+            self.seen -= {key for key in self.seen if key[0] in LASTING}  # it may come again
             self.pending = {role: event for role, event in self.pending.items() if event.signature.id not in LASTING}
         if steps and (self.pending or self.over):
             self.since += steps

@@ -76,6 +76,22 @@ class Failure:
         return self.signature.role == "end" or self.signature.id in (*SENT_FROM_OUTSIDE, *NAMES_THE_END)
 
 
+def by_attempt(files: list[FileEvents]) -> list[FileEvents]:
+    """The logs; one that names no attempt is of the last but one where all its events lie behind that one's steps,
+    and before the last began."""
+    numbers = {-2, -1, *(entry.attempt for entry in files if entry.attempt is not None)}  # no log has the first two
+    *_, before, last = sorted(numbers)
+    began = [entry.began for entry in files if entry.attempt == last and entry.began]
+    ended = [when for entry in files if entry.attempt == before and (when := entry.last_step or entry.began)]
+    for entry in files if began and ended else ():
+        if entry.attempt is None:
+            events = (*entry.pending.values(), *entry.further, *entry.ends)
+            times = [when for when in (entry.last_step, *(event.when for event in events)) if when]
+            if times and max(ended) <= min(times) and max(times) < min(began):
+                entry.attempt = before
+    return files
+
+
 def first_failure(files: Sequence[FileEvents], job: LoggedJob) -> Failure | None:
     """The failure that the job did not survive and that came first, of the first srun step that failed."""
     failed = failures_by_step(files, job)

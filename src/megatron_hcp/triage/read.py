@@ -19,6 +19,7 @@ from megatron_hcp.triage.inputs.lead import without_lead
 from megatron_hcp.triage.inputs.log_name import restarts_of
 from megatron_hcp.triage.inputs.sources import is_log, opened
 from megatron_hcp.triage.is_cp_on import CpPlan
+from megatron_hcp.triage.line import read_line
 from megatron_hcp.triage.line_reader import LineReader
 from megatron_hcp.triage.ranks.last_words import keep_last_words
 from megatron_hcp.triage.ranks.left_early import keep_last_line
@@ -78,6 +79,9 @@ def triage(
                 starts[alike] = shows_start(start)
             reader.job.stated |= stated_nodes(start)
             reader.history.begin_log(path, starts[alike], restarts.get(str(path)))
+            if reader.entry.attempt is not None:
+                times = (read_line(raw).when for raw in start[:4096].splitlines())
+                reader.entry.began = next(filter(None, times), None)
             plain, begun = without_lead(file, start)
             stopped = _Until(plain, block)
             for hit in scan(stopped, reader.words, SPEED_TOKENS, read, begun, kinds):

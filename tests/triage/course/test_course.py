@@ -147,6 +147,16 @@ def test_a_loss_that_becomes_nan_after_the_gradient_norm_names_both(tmp_path):
     assert "the gradient norm, and then the loss, is not a number (inf) from epoch 0.26 on" in failure.cause
 
 
+@pytest.mark.parametrize("name", ["L", "loss"])
+def test_a_loss_that_was_nan_once_and_is_so_again_to_the_end_is_a_failure(tmp_path, name):
+    """lzc452/SSL-VIT-VIDEO-ANALYTICS: logs/train_ssl.log, which calls its loss L."""
+    values = ["0.9"] * 5 + ["nan"] * 4 + ["0.8"] * 5 + ["nan"] + ["0.8"] * 5 + ["nan"] * 9
+    lines = [f"[INFO] ep=15 step={step}/193 LR=4.97e-04 {name}={value} w=1.00" for step, value in enumerate(values)]
+    diagnosis = _read(tmp_path, *lines)
+    assert diagnosis.failure and (diagnosis.failure.signature.id, diagnosis.failure.line) == ("loss-nan", 21)
+    assert _read(tmp_path, *lines[:20]).failure is None
+
+
 def test_where_a_line_was_printed_is_the_step_before_the_epoch():
     assert place_of("Training epoch 0, iteration 120/149 | lr: 3e-05") == "iteration 120"
     assert place_of("{'loss': 0.1, 'epoch': 0.53}") == "epoch 0.53"

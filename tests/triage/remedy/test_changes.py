@@ -138,6 +138,36 @@ OWN = ("/srv/u/run/train.py", 12, "main", "fit(model, batch)")
             ["CUDA_DEVICE_MAX_CONNECTIONS to 1"],
         ),
         (OWN, "RuntimeError: seq_idx is only supported for channel last layout", ["channel last layout"]),
+        (
+            OWN,
+            "EOFError: Compressed file ended before the end-of-stream marker was reached",
+            ["the file that", "train.py:12", "cut off"],
+        ),
+        (
+            OWN,
+            "SafetensorError: Error while deserializing header: incomplete metadata, file not fully covered",
+            ["the file that", "cut off"],
+        ),
+        (OWN, "RuntimeError: [enforce fail at inline_container.cc:672] . unexpected pos 98 vs 82", ["ulimit -f"]),
+        (OWN, "OSError: [Errno 27] File too large", ["ulimit -f", "train.py:12"]),
+        (OWN, "RuntimeError: Resource temporarily unavailable", ["ulimit -u"]),
+        (OWN, "sqlite3.OperationalError: database is locked", ["SQLite", "fuser"]),
+        (
+            OWN,
+            "PermissionError: [Errno 13] Permission denied: '/srv/e/bin/python3.11'",
+            ["/srv/e/bin/python3.11", "execute"],
+        ),
+        (
+            OWN,
+            "MisconfigurationException: `ModelCheckpoint(monitor='val_acc')` could not find the monitored key in the "
+            "returned metrics: ['loss', 'val/acc']. HINT: Did you call `log('val_acc', value)`?",
+            ["['loss', 'val/acc']", "monitor"],
+        ),
+        (
+            OWN,
+            "ValueError: Some specified arguments are not used by the HfArgumentParser: ['--evaluation_strategy']",
+            ["'--evaluation_strategy'", "eval_strategy"],
+        ),
     ],
 )
 def test_the_first_step_names_what_the_log_names(tmp_path, frame, said, named):

@@ -115,6 +115,9 @@ STEPS = "".join(STEP.format(s=s, speed=400.0) for s in range(4))
         ("srun: error: Task launch for StepId=9.0 failed on node c1: Communication connection failure", "", "restart"),
         (RAISED + "http.client.IncompleteRead: IncompleteRead(4835 bytes read, 5405 more expected)", STEPS, "restart"),
         ("/slurm_script: line 9: 77 Killed  python train.py", STEPS, "restart"),
+        ('Fatal Python error: config_init_hash_seed: PYTHONHASHSEED must be "random" or an integer', "", "stop"),
+        ("n1:9:9 [1] rings.cc:38 NCCL WARN Error : ring 0 does not loop back to start (14 != 0)", "", "stop"),
+        (RAISED + "EOFError: Compressed file ended before the end-of-stream marker was reached", STEPS, "stop"),
     ],
 )
 def test_what_would_fail_again_is_not_started_again(tmp_path, said, steps, action):

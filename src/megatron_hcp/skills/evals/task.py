@@ -83,6 +83,9 @@ def load_tasks(folder: Path) -> list[Task]:
         HcpError: there are none, or the file does not have the right format.
     """
     path = folder / EVALS_PATH
+    if not path.is_file():
+        do = "name the skill's folder in a checkout: an installed package has no tasks"
+        raise HcpError(f"{visible(str(folder))} has no {EVALS_PATH}", wanted="the tasks of a skill", do=do)
     try:
         data = json.loads(read_skill_file(folder, EVALS_PATH, "the tasks of a skill"))
     except (ValueError, RecursionError) as error:

@@ -49,7 +49,9 @@ _FIGURE = re.compile(
     rb"accuracy|score|consumed[_ ](?:samples|tokens)|skipped)" + _VALUE
 )
 """A figure that other lines than a step's state too: it takes a counter that grows beside it."""
-_FINITE = re.compile(rb"(?i)(?<![a-z])(?:loss|grad(?:ient)?[_ ]norm)" + _VALUE.partition(rb"|nan")[0] + rb")")
+_FINITE = re.compile(
+    rb"(?i)(?<![a-z])(?:loss|(?-i:L)(?==\d+\.)|grad(?:ient)?[_ ]norm)" + _VALUE.partition(rb"|nan")[0] + rb")"
+)
 _BAR = re.compile(
     rb"\d{1,3}%(?:\|[^|\n]{0,400}\|\s{0,3}| (?:\xe2[\x94\x95].){1,60} )"
     rb"(?P<number>\d+)/\d+(?:\s{0,2}\[?(?P<rates>[^\]\n]{0,600}))?"
@@ -106,7 +108,7 @@ def kind_of(line: bytes) -> LineKind | None:
         if _BLOCK.search(line):
             return LineKind(True)
         if counter["total"] or _FIGURE.search(line):
-            return LineKind(True, counter["word"].lower())
+            return LineKind(True, counter["word"].lower(), is_finite)
     if _SIGN.search(line):
         return LineKind(False)
     return LineKind(False, NO_COUNTER, True) if is_finite else None
@@ -146,7 +148,7 @@ _NOT_A_NUMBER = re.compile(rb"(?i)nan\b|\binf(?:inity)?\b")
 _NO_NUMBER = r"(?P<value>-?(?:nan|inf(?:inity)?))(?:\.0)?(?![\w(])"
 METRIC = re.compile(
     r"(?i)(?<![a-z])(?<!(?:val|max|min)_)(?<!(?:eval|test|best|prev|mean)_)(?<!(?:min|max|val) )"
-    r"(?<!(?:best|eval|mean) )(?P<name>loss|(?:total_)?grad(?:ient)?[_ ]?norm|global_norm)['\"]?"
+    r"(?<!(?:best|eval|mean) )(?P<name>loss|(?-i:L)(?==)|(?:total_)?grad(?:ient)?[_ ]?norm|global_norm)['\"]?"
     rf"(?:\s{{0,8}}[:=|]\s{{0,8}}|\s(?:is |became |was )?)['\"]?(?:tensor\(|np\.float\d\d\()?{_NO_NUMBER}"
 )
 """A loss or a norm whose value is none. Those of a validation that has not been yet, the best so far, and means over

@@ -19,7 +19,7 @@ _BETWEEN = 3
 """So many good steps between two bad ones show that the training got over it."""
 
 
-AND_LOSS = "gradient norm, and then the loss,"
+AND_LOSS, _LOSS = "gradient norm, and then the loss,", "lL"
 _AROUND, _NOTES = 16384, 3
 
 
@@ -39,13 +39,13 @@ def said(body: str) -> Said | None:
     """The loss or gradient norm of a line that is no number; None where there is none."""
     found = None
     for match in METRIC.finditer(body):
-        if found is None or match["name"].lower() == "loss":
+        if found is None or match["name"][0] in _LOSS:
             found = match
     if found is None:
         return None
     scale = SCALE.search(body)
     is_skipped = bool(_STEP_SKIPPED.search(body)) or (scale is not None and float(scale["scale"]) > LEAST_SCALE)
-    name = "loss" if found["name"].lower() == "loss" else "gradient norm"
+    name = "loss" if found["name"][0] in _LOSS else "gradient norm"
     return Said(name, found["value"].lower(), is_skipped, bool(_NO_LOSS.search(body)), place_of(body))
 
 

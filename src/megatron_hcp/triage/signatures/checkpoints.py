@@ -26,7 +26,7 @@ CHECKPOINTS: tuple[Signature, ...] = (
         "checkpoint-write",
         r"PytorchStreamWriter failed writing|\bunexpected pos \d+ vs \d+|basic_ios::clear: iostream error",
         "a checkpoint could not be written: its file system is full, over its quota, or failed",
-        "df -h, df -i and the quota of the checkpoint folder on {node}; the checkpoint being written is incomplete",
+        "df -h, df -i, ulimit -f and the quota of the checkpoint folder on {node}; what is written is incomplete",
     ),
     fault(
         "checkpoint-format",
@@ -41,10 +41,10 @@ CHECKPOINTS: tuple[Signature, ...] = (
     ),
     fault(
         "file-cut",
-        r"^EOFError: Ran out of input|UnpicklingError: |BadZipFile: |unexpected EOF, expected \d+ more bytes|"
-        r"failed finding central directory",
-        "a file being loaded is empty, truncated, or of another kind: a checkpoint or cache was not written in full",
-        "which file is it (the traceback)? ls -l shows its size; load an earlier checkpoint, or fetch the file again",
+        r"^EOFError: (?:Ran out of input|Compressed file)|UnpicklingError: |BadZipFile: |"
+        r"unexpected EOF, expected \d+ more bytes|failed finding central directory",
+        "a file being loaded is empty, truncated, or of another kind: data, a checkpoint or a cache",
+        "ls -l shows its size; fetch it again, or load an earlier checkpoint",
         tokens=(ERROR, b"BadZipFile: ", b"unexpected EOF"),
         role="general",
     ),

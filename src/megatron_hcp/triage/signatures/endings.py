@@ -27,7 +27,8 @@ ENDINGS: tuple[Signature, ...] = (
     ),
     effect(
         "pipe-closed",
-        r"^(?:EOFError|BrokenPipeError)\b|^Connection(?:Reset|Refused)Error(?:: \[Errno \d{1,3}\] [\w ]{1,40})?$",
+        r"^(?:EOFError(?!: Comp)|BrokenPipeError)\b|"
+        r"^Connection(?:Reset|Refused)Error(?:: \[Errno \d{1,3}\] [\w ]{1,40})?$",
         "a helper process lost its peer",
     ),
     effect(

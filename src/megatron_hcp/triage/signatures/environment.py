@@ -101,7 +101,7 @@ ENVIRONMENT: tuple[Signature, ...] = (
         "process-limit",
         r"can't start new thread|pthread_create failed|[Tt]hread creation failed|"
         r"(?:thread|fork|Cannot fork|vfork): (?:retry: )?Resource temporarily unavailable|"
-        r"BlockingIOError: \[Errno 11\]",
+        r"BlockingIOError: \[Errno 11\]|^RuntimeError: Resource temporarily",
         "a process reached its limit of processes and threads (ulimit -u, or the container's pids limit)",
         "ulimit -u 65536 before the launch; docker run --pids-limit -1; give Ray the CPUs that the job has "
         "(--num-cpus), and OMP_NUM_THREADS and the data loader fewer threads",

@@ -136,9 +136,9 @@ NETWORK: tuple[Signature, ...] = (
     ),
     fault(
         "nccl-algorithm",
-        r"no algorithm/protocol available",
-        "NCCL has no algorithm for this operation: NCCL_ALGO, NCCL_PROTO or a plugin's tuner leaves none",
-        "unset NCCL_ALGO and NCCL_PROTO",
+        r"no algorithm/protocol available|does not loop back",
+        "NCCL finds no algorithm, or no ring: one of its variables, or a plugin's tuner, leaves none",
+        "unset NCCL_ALGO, NCCL_PROTO, NCCL_HOSTID and NCCL_TOPO_FILE; are all its variables alike on all nodes?",
         tokens=(b"NCCL WARN", b"no algorithm/protocol"),
     ),
     fault(
