@@ -71,7 +71,7 @@ def refused_without(
         severity: Severity = "error" if launch.reading.form == "shell" else "warning"
         for said in findings_of(unset, (again,), rules, fired):
             if said.problem.guard == guard.slug:
-                message = f"{said.problem.message}; unless the job sets {variable}"
+                message = f"{said.problem.message}, unless the job sets {variable}"
                 found.append(said._replace(problem=said.problem._replace(message=message), severity=severity))
     return tuple(dict.fromkeys(found))
 
