@@ -207,7 +207,7 @@ class Walker(State):
         return status
 
     def _other_shell(self, branch: Callable[[], Status], arguments: Items, given: Mapping[str, Var]) -> Status:
-        """Another shell sees only the exported variables; it may run elsewhere, where other folders are."""
+        """Another shell sees only the exported variables. It may run elsewhere."""
         outer, outer_vars = self.positional, self.vars
         kept = {name: self.vars[name] for name in (PWD, SOURCE) if name in self.vars}
         self.vars = {**self.environment(), **kept, **given}

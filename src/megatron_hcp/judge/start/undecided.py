@@ -77,7 +77,7 @@ def refused_without(
 
 
 def _is_set_by_upstream(launch: Launch, name: str) -> bool:
-    """Whether upstream's own code sets a variable for this launch, or may: NeMo-RL's grpo.py and ppo.py do."""
+    """Whether upstream's own code sets a variable: NeMo-RL's grpo.py and ppo.py do."""
     key = "loss_fn.force_on_policy_ratio" if name == "env.NRL_IGNORE_TP_ACCURACY_CHECK" else ""
     return key in launch.reading.unknown or any(one.key == key and one.value for one in launch.reading.settings)
 

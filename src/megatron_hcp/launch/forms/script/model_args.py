@@ -102,7 +102,7 @@ class _Models:
             text = ""
             for one in node.values:
                 text += str(self._value(one, names))
-                if len(text) > _LONGEST:  # before the next part makes it longer
+                if len(text) > _LONGEST:
                     raise _NotShown
             return text
         if isinstance(node, ast.Name) and node.id in names:
