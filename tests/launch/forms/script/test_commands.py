@@ -296,10 +296,3 @@ def test_a_forced_dialect_reads_what_detection_would_not() -> None:
     assert reading.dialect == "mlm"
     forced = read_shell("python my_own.py model.context_parallel_size=4", "x.sh", "bridge-provider")
     assert forced.dialect == "bridge-provider" and forced.settings[0].key == "model.context_parallel_size"
-
-
-@pytest.mark.parametrize("start", ["docker run img bash -c", "ssh node", "srun --container-image a.sqsh bash -c"])
-def test_a_folder_that_the_script_makes_may_not_be_there_in_a_container_or_on_another_machine(start: str) -> None:
-    asks = "if [ -d /data/x ]; then TP=2; else TP=1; fi"
-    text = f"mkdir -p /data/x\n{start} '{asks}; torchrun pretrain_gpt.py --tensor-model-parallel-size $TP'\n"
-    assert "tensor_model_parallel_size" in read_shell(text, "x.sh").unknown
