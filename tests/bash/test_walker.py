@@ -249,6 +249,8 @@ def test_what_arithmetic_that_is_not_known_changes_is_unknown_afterwards(script:
         ("mkdir -p out/ckpt; rm -r out/ckpt", "-d out", True),
         ("mkdir out; rm -r $(echo out | cat)", "-d out", False),
         ("mkdir out; mv out other", "-d out", False),
+        ("mkdir -p out/ckpt; rm -r out/*", "-d out/ckpt", False),
+        ("mkdir -p out/ckpt; rm -r ou?", "-d out", False),
         ("[ -n $(nproc) ] || mkdir out", "-d out", False),
         ("mkdir out", "-f out", False),
         ("(mkdir out)", "-d out", True),

@@ -114,10 +114,10 @@ def _make(w: Walker, folder: Value) -> None:
 
 
 def _name(w: Walker, file: Value) -> str:
-    """A path as seen from the script's folder; "" if it isn't known."""
+    """A path as seen from the script's folder; "" if it isn't known, or may be a pattern."""
     seen = seen_from_folder(w, file)
     name = below(seen) or text_of(seen) or ""
-    return normpath(name) if name[:1] == "/" or seen is not file else ""
+    return normpath(name) if (name[:1] == "/" or seen is not file) and not {*name} & {*"*?["} else ""
 
 
 def is_made(w: Walker, folder: Value) -> bool:

@@ -207,13 +207,13 @@ class Walker(State):
         return status
 
     def _other_shell(self, branch: Callable[[], Status], arguments: Items, given: Mapping[str, Var]) -> Status:
-        """Another shell sees only the exported variables."""
+        """Another shell sees only the exported variables. It may run elsewhere."""
         outer, outer_vars = self.positional, self.vars
         kept = {name: self.vars[name] for name in (PWD, SOURCE) if name in self.vars}
         self.vars = {**self.environment(), **kept, **given}
-        self.positional, self.other_shells = arguments, self.other_shells + 1
+        self.positional, self.other_shells, self.made = arguments, self.other_shells + 1, set()
         status = self.subshell(branch)
-        self.positional, self.vars, self.other_shells = outer, outer_vars, self.other_shells - 1
+        self.positional, self.vars, self.other_shells, self.made = outer, outer_vars, self.other_shells - 1, set()
         return status
 
     def again(self, text: ScriptText) -> Status:

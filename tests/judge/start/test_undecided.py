@@ -109,6 +109,14 @@ def test_a_configuration_is_warned_of_a_variable_that_its_job_has_to_set(
     assert all("env" not in need for one in report.undecided for need in one.needs)
 
 
+@pytest.mark.parametrize(("forced", "is_said"), [("true", False), ("false", True)])
+def test_a_variable_that_nemo_rls_own_code_sets_is_not_asked_for(forced: str, is_said: bool) -> None:
+    """setup in nemo_rl/algorithms/grpo.py sets it where the ratio is forced."""
+    text = f"{NEMO_RL}loss_fn: {{force_on_policy_ratio: {forced}}}\n"
+    report = check_launch(build_launch(read_text(text, "x.yaml")), rules_for)
+    assert is_said == any("unless the job sets NRL_IGNORE" in one.problem.message for one in report.findings)
+
+
 def test_a_variable_that_nemo_rls_own_container_sets_is_not_asked_for() -> None:
     launch = build_launch(read_text("policy:\n  megatron_cfg: {enabled: true, pipeline_dtype: bfloat16}\n", "x.yaml"))
     (judged,) = check_launch(launch, rules_for, fixes=False).judged_by

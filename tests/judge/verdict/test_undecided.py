@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from megatron_hcp.ground.place import Location
 from megatron_hcp.judge.engine import check_launch
 from megatron_hcp.judge.report import Report
 from megatron_hcp.judge.run import run
-from megatron_hcp.judge.verdict.undecided import undecided_by
+from megatron_hcp.judge.verdict.undecided import once_for_arguments, undecided_by
 from megatron_hcp.launch.build import build_launch
 from megatron_hcp.launch.fact import Beside
 from megatron_hcp.launch.hidden import key_to_set
@@ -285,6 +286,9 @@ def test_what_several_arguments_decide_is_asked_for_once_and_first(tmp_path: Pat
     first, *others = of_text(tmp_path, text).undecided
     assert first.do == "give the script's arguments with --args WORDS"
     assert first.reason == "the launch depends on the script's arguments ($1, $2, $10)"
+    place = Location("x.sh", 2, 1, 2, 3)
+    (one,) = once_for_arguments([first._replace(location=None), first._replace(location=place)])
+    assert one.location == place
     assert {"cp", "ep", "global_batch_size"} <= set(first.needs)
     assert [one.do for one in others] == ["give its value with --set micro_batch_size=VALUE"]
     settled = of_text(tmp_path, text, arguments=("a", "8", *"3456789", "2")).undecided

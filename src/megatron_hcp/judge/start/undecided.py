@@ -55,6 +55,7 @@ def refused_without(
             or others
             or name in asked
             or name in _SET_BY_CONTAINERS
+            or _is_set_by_upstream(launch, name)
             or not name.startswith(_ENVIRONMENT)
         ):
             continue
@@ -70,9 +71,15 @@ def refused_without(
         severity: Severity = "error" if launch.reading.form == "shell" else "warning"
         for said in findings_of(unset, (again,), rules, fired):
             if said.problem.guard == guard.slug:
-                message = f"{said.problem.message}; unless the job sets {variable}"
+                message = f"{said.problem.message}, unless the job sets {variable}"
                 found.append(said._replace(problem=said.problem._replace(message=message), severity=severity))
     return tuple(dict.fromkeys(found))
+
+
+def _is_set_by_upstream(launch: Launch, name: str) -> bool:
+    """Whether upstream's own code sets a variable: NeMo-RL's grpo.py and ppo.py do."""
+    key = "loss_fn.force_on_policy_ratio" if name == "env.NRL_IGNORE_TP_ACCURACY_CHECK" else ""
+    return key in launch.reading.unknown or any(one.key == key and one.value for one in launch.reading.settings)
 
 
 _ENVIRONMENT = "env."

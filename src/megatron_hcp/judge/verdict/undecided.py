@@ -90,7 +90,8 @@ def once_for_arguments(undecided: Sequence[Undecided]) -> list[Undecided]:
     )
     needs = tuple(dict.fromkeys(need for item in theirs for need in item.needs))
     reason = f"the launch depends on the script's arguments ({names})"
-    return [Undecided(reason, needs, theirs[0].location, _GIVE_ARGUMENTS, "@"), *others]
+    place = next((item.location for item in theirs if item.location), None)
+    return [Undecided(reason, needs, place, _GIVE_ARGUMENTS, "@"), *others]
 
 
 def _how(launch: Launch, found: Hidden, needs: tuple[str, ...]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from megatron_hcp.ground.errors import HcpError
-from megatron_hcp.launch.readers.script import read_launches
+from megatron_hcp.launch.readers.script import read_launches, read_shell
 from support.shell import BASH, run_in_bash
 
 START = "torchrun --nproc_per_node 8 pretrain_gpt.py"
@@ -83,3 +83,10 @@ def test_what_bash_reads_from_is_no_placeholder() -> None:
     script = f"A='<Specify path>'\nB=$(sort <Path >x)\nC=<(sort x)\n# D=<Path>\n{START} --num-layers 2"
     (reading,) = read_launches(script, "x.sh")
     assert not any("placeholder" in one for one in reading.notes)
+
+
+@pytest.mark.parametrize("start", ["docker run img bash -c", "ssh node", "srun --container-image a.sqsh bash -c"])
+def test_a_folder_that_the_script_makes_may_not_be_there_in_a_container_or_on_another_machine(start: str) -> None:
+    asks = "if [ -d /data/x ]; then TP=2; else TP=1; fi"
+    text = f"mkdir -p /data/x\n{start} '{asks}; torchrun pretrain_gpt.py --tensor-model-parallel-size $TP'\n"
+    assert "tensor_model_parallel_size" in read_shell(text, "x.sh").unknown

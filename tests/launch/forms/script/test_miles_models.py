@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -38,10 +39,11 @@ def model_args(nlayers: int | None = None, base: str = "10000") -> str:
     '''A small model.'''
     nlayers = nlayers if nlayers is not None else int(os.environ.get("MODEL_ARGS_NUM_LAYERS") or 4)
     base = os.environ.get("MODEL_ARGS_ROTARY_BASE") or base
+    more = os.environ.get("MORE") or ""
     return (
         f"--num-layers {nlayers} --hidden-size {WIDTH} "
         "--num-attention-heads 8 --num-experts 4 "
-        f"--moe-layer-freq {moe_layer_freq(nlayers=nlayers, first_k_dense_replace=DENSE)} --rotary-base {base} "
+        f"--moe-layer-freq {moe_layer_freq(nlayers=nlayers, first_k_dense_replace=DENSE)} --rotary-base {base}{more} "
     )
 """
 VARIANT = """
@@ -101,6 +103,10 @@ def test_the_options_are_those_that_the_program_prints(tmp_path: Path, name: str
         ("    return (", "    for _ in range(3): pass\n    return ("),
         ("WIDTH = ", "WIDTH = " + "1 + " * 20_000),
         ("DENSE = 1", "DENSE = ("),
+        ("DENSE = 1", "DENSE = int(1e999)"),
+        ("DENSE = 1", "DENSE = int('-9999999999999999999999')"),
+        ("DENSE = 1", "DENSE = 2\nDEEP = DENSE = 1"),
+        ("is not None", "is not 4"),
     ],
 )
 def test_what_else_a_file_does_leaves_the_options_unknown(tmp_path: Path, old: str, new: str) -> None:
@@ -119,3 +125,14 @@ def test_a_variable_that_is_not_known_leaves_them_unknown_and_one_that_is_not_se
     assert "num_layers" not in {setting.key for setting in reading.settings}
     reading = read_of(tmp_path, MODEL, lines="MODEL_ARGS_NUM_LAYERS=6\n")  # not exported
     assert {setting.key: setting.value for setting in reading.settings}["num_layers"] == ["4"]
+
+
+def test_a_text_of_many_long_parts_is_not_put_together(tmp_path: Path) -> None:
+    many = f"BIG = {'x' * 15_000!r}\nDENSE = f'{'{BIG}' * 3_000}'"
+    read_of(tmp_path, MODEL)
+    tracemalloc.start()
+    reading = read_of(tmp_path, MODEL.replace("DENSE = 1", many))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert reading.unseen is not None or "num_layers" in reading.unknown
+    assert peak < 20_000_000

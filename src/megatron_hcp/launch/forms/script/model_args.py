@@ -45,7 +45,7 @@ def model_args(w: Walker, items: Items, prefix: Prefix) -> Value | None:
 
     try:
         return (Lit(_Models(find, variable).printed(words[2].text or "", {}), words[1].span, False),)
-    except (LookupError, SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
+    except (LookupError, SyntaxError, ValueError, TypeError, ArithmeticError, RecursionError, MemoryError):
         return None
 
 
@@ -83,7 +83,11 @@ class _Models:
 
     def _assign(self, body: list[ast.stmt], names: dict[str, Any]) -> None:
         for node in body:
-            if isinstance(node, ast.Assign) and isinstance(target := node.targets[0], ast.Name):
+            if (
+                isinstance(node, ast.Assign)
+                and isinstance(target := node.targets[-1], ast.Name)
+                and not node.targets[1:]
+            ):
                 names[target.id] = self._value(node.value, names)
             elif not isinstance(node, _DECIDE_NOTHING):
                 raise _NotShown
@@ -95,9 +99,12 @@ class _Models:
         if isinstance(node, ast.Constant):
             return node.value
         if isinstance(node, ast.JoinedStr):
-            text = "".join(str(self._value(one, names)) for one in node.values)
-            if len(text) < _LONGEST:
-                return text
+            text = ""
+            for one in node.values:
+                text += str(self._value(one, names))
+                if len(text) > _LONGEST:
+                    raise _NotShown
+            return text
         if isinstance(node, ast.Name) and node.id in names:
             return names[node.id]
         if isinstance(node, ast.FormattedValue) and node.format_spec is None and node.conversion == -1:
@@ -109,14 +116,10 @@ class _Models:
             if abs(found) < _MOST:
                 return found
         if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.Or):
-            return next(filter(None, (self._value(one, names) for one in node.values)), None)
-        if (
-            isinstance(node, ast.IfExp)
-            and isinstance(node.test, ast.Compare)
-            and isinstance(node.test.ops[0], ast.IsNot)
-        ):
-            is_given = self._value(node.test.left, names) is not None
-            return self._value(node.body if is_given else node.orelse, names)
+            *others, last = node.values
+            return next(filter(None, (self._value(one, names) for one in others)), None) or self._value(last, names)
+        if isinstance(node, ast.IfExp) and (test := ast.unparse(node.test)).endswith(" is not None"):
+            return self._value(node.orelse if names[test[:-12]] is None else node.body, names)
         if isinstance(node, ast.Call):
             return self._called(ast.unparse(node.func), node, names)
         raise _NotShown
@@ -129,6 +132,6 @@ class _Models:
             return int(words[0])
         if name == "moe_layer_freq":
             layers, dense = map(self._arguments(node, names).get, ("nlayers", "first_k_dense_replace"))
-            if isinstance(layers, int) and isinstance(dense, int) and layers < 1_000:
+            if isinstance(layers, int) and isinstance(dense, int) and layers < 1_000 and dense >= 0:
                 return f"[{','.join(['0'] * min(dense, layers) + ['1'] * (layers - dense))}]"
         raise _NotShown
