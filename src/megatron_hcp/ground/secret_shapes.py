@@ -39,7 +39,7 @@ _SHORTEST = 20
 _MIXED = 3
 """Of 20 random letters and digits fewer than 1 in 10,000 have fewer capitals and digits; names of packages and settings
 seldom have more."""
-_SECRET_NAME = r"[\w.-]{0,40}(?i:token|key|secret|passw?d?|password|pwd|credentials?)"
+_SECRET_NAME = r"[\w.-]{0,24}(?i:token|key|secret|passw?d?|password|pwd|credentials?)"
 _OPTIONS = r"(?:-[^\s;|&]{1,40} (?:[^\s;|&-][^\s;|&]{0,40} )?){0,2}?"
 _HEADER = (
     r"(?i:\bauthorization[\"']?\s*[:=]\s*[\"']?(?:(?:basic|bearer|token)\s+)?)"
@@ -68,7 +68,7 @@ _PLACES = {
     "mysql": rf"\bmysql\w{{0,20}} {_OPTIONS}-p([^\s\"']+)",
     "redis-cli": rf"\bredis-cli {_OPTIONS}-a [\"']?([^\s\"']+)",
     "ldap": rf"\bldap\w{{1,20}} {_OPTIONS}-w [\"']?([^\s\"']+)",
-    " -U": r"\b(?:smb\w{1,20}|rpcclient|net|winexe|wmic) (?:[^\n;|&]{0,200} )?-U ?[\"']?[^\s%\"']{1,99}%([^\s\"']+)",
+    " -U": r"\b(?:smb\w{1,20}|rpcclient|net|winexe|wmic) (?:[^\n;|&]{0,30} )?-U ?[\"']?[^\s%\"']{1,99}%([^\s\"']+)",
     " pass:": r"\s-pass(?:in|out)? pass:([^\s\"']+)",
     "mc ": r"\bmc (?:alias set|config host add)(?: \S{1,200}){3} (\S+)",
     "ookie": r"(?i:\bcookie: ?[\w.-]{1,99}=)([^\s\"';]{8,})",
