@@ -64,7 +64,7 @@ _PLACES = {
     " password": r"\b(?:machine\s{1,9}\S{1,200}|default)\s{1,9}login\s{1,9}\S{1,200}\s{1,9}password\s{1,9}(\S+)",
     "password ": r"(?m:^)[ \t]{0,40}password[ \t]{1,9}((?=\S*\d)\S{8,})(?m:$)",
     "configure set": rf"\bconfigure set {_SECRET_NAME}[\w.]{{0,20}} [\"']?([^\s\"']+)",
-    "from-literal": rf"--from-literal[ =][\"']?{_SECRET_NAME}=([^\s\"']+)",
+    "from-literal": rf"--from-literal[ =][\"']?(?=[\w.-]{{1,60}}=){_SECRET_NAME}=([^\s\"']+)",
     "mysql": rf"\bmysql\w{{0,20}} {_OPTIONS}-p([^\s\"']+)",
     "redis-cli": rf"\bredis-cli {_OPTIONS}-a [\"']?([^\s\"']+)",
     "ldap": rf"\bldap\w{{1,20}} {_OPTIONS}-w [\"']?([^\s\"']+)",
