@@ -72,6 +72,7 @@ class Held:
         self.functions: dict[tuple[str, str, int], list[FunctionType]] = defaultdict(list)
         self.dicts: list[dict[Any, Any]] = []
         ours = {*map(id, rules.values())}
+        gc.unfreeze()  # the tests' own collection froze what is loaded
         for held in gc.get_objects():
             if isinstance(held, FunctionType) and str(held.__module__).startswith("megatron_hcp.rules"):
                 self.functions[_place(held.__code__)].append(held)

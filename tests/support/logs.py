@@ -8,6 +8,7 @@ STEP = (
 CONTEXT_OF = {
     "bridge-packed-mask": '  File "gpt_step.py", line 82, in _partition_packed_batch_for_cp\n',
     "slime-max-tokens": '  File "slime/utils/seqlen_balancing.py", line 188, in _get_capped_partitions\n',
+    "checkpoint-key": '  File "megatron/training/checkpointing.py", line 1818, in load_checkpoint\n',
     "pack-short-slice": '  File "verl/models/mcore/util.py", line 90, in preprocess_packed_seqs\n',
     "moe-mask-sp": '  File "moe/moe_utils.py", line 676, in compute_routing_scores_for_aux_loss\n',
     "slice-mismatch": '  File "rope_utils.py", line 147, in _apply_rotary_pos_emb_bshd\n',

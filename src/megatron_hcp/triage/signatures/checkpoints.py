@@ -23,6 +23,14 @@ CHECKPOINTS: tuple[Signature, ...] = (
         tokens=(ERROR, b": copying a param with shape"),
     ),
     fault(
+        "checkpoint-key",
+        r"^KeyError: '(?P<key>state|optimizer|model|module|model0|param_groups|param_state|opt_param_scheduler|"
+        r"rng_state|iteration|total_iters|args|checkpoint_version|lr_scheduler|content_metadata)'$",
+        "the checkpoint lacks a part that the program expects, or has it in another form: {key}",
+        "was it saved with the same optimizer and the same --ckpt-format?",
+        context=r"load_(?:checkpoint|state_dict|base_checkpoint)",
+    ),
+    fault(
         "checkpoint-write",
         r"PytorchStreamWriter failed writing|\bunexpected pos \d+ vs \d+|basic_ios::clear: iostream error",
         "a checkpoint could not be written: its file system is full, over its quota, or failed",
