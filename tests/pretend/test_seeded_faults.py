@@ -109,7 +109,7 @@ CALLED = [
     ("frameworks/verl_rollouts.py", "conversations", "conversations(None, 1)"),
     ("frameworks/verl.py", "_context", "_context()"),
     ("frameworks/verl.py", "linear_cross_entropy", "linear_cross_entropy(1, 2, 3)"),
-    ("frameworks/verl.py", "pad_input", "pad_input(None, None, 1, 1)"),
+    ("frameworks/padding.py", "pad_input", "pad_input(None, None, 1, 1)"),
     ("sized.py", "_outside_of_the_mode", "_outside_of_the_mode(None)"),
     ("pipeline.py", "shapes", "shapes(None, False, False)"),
     ("kernels.py", "_sparse", "KERNELS['flash_mla']['flash_mla_sparse_fwd'](1)"),

@@ -9,7 +9,7 @@ import megatron_hcp.triage
 from megatron_hcp.triage.exit_codes import exit_code
 from megatron_hcp.triage.inputs.log_name import read_name
 from megatron_hcp.triage.line import last_time, read_line
-from megatron_hcp.triage.names import number, whole
+from megatron_hcp.triage.number import number, whole
 
 MODULES = sorted(Path(megatron_hcp.triage.__file__).parent.glob("*.py"))
 
@@ -32,7 +32,7 @@ def test_a_number_of_thousands_of_digits_is_none_wherever_it_stands(digits):
 def test_no_other_module_of_triage_makes_numbers_of_texts():
     made = {path.name: _makes_numbers(path) for path in MODULES}
     assert {name: calls for name, calls in made.items() if calls} == {
-        "names.py": ["float", "int"],
+        "number.py": ["float", "int"],
         "report.py": ["int"] * 3,  # of seconds, which are numbers already
     }
 

@@ -18,7 +18,7 @@ from megatron_hcp.triage.is_cp_on import CpPlan, CpVerdict, judge
 from megatron_hcp.triage.line import seconds_of
 from megatron_hcp.triage.line_reader import LineReader
 from megatron_hcp.triage.logged_job import LoggedJob
-from megatron_hcp.triage.ranks.left_early import is_done as is_at_last_step
+from megatron_hcp.triage.ranks.uneven import is_done as is_at_last_step
 from megatron_hcp.triage.signatures.effects import EFFECTS
 from megatron_hcp.triage.signatures.progress import is_of_training
 from megatron_hcp.triage.signatures.row import Role, filled_cause, said_text

@@ -7,14 +7,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, get_args
 
+from megatron_hcp.triage.course.doubtful import DoubtfulLines
 from megatron_hcp.triage.course.not_finite import NotFinite
-from megatron_hcp.triage.course.repeated import DoubtfulLines, RankSpread
 from megatron_hcp.triage.exit_codes import ABORTED, KILLED, ProcessEnd, exit_code, read_end, role_of_report
 from megatron_hcp.triage.inputs.log_name import LogKind, Name
 from megatron_hcp.triage.line import NOBODY, Line, When, Writer, last_time, weight, without_figures
 from megatron_hcp.triage.raised.frames import Frame, at_text, frames_above, text_after
 from megatron_hcp.triage.raised.survived import RAISED, goes_on, is_of_thread, was_logged
 from megatron_hcp.triage.raised.tracebacks import time_around
+from megatron_hcp.triage.ranks.spread import RankSpread
 from megatron_hcp.triage.scan import Hit
 from megatron_hcp.triage.signatures.exceptions import CUT, UNKNOWN
 from megatron_hcp.triage.signatures.launchers import ABORTED_AT_EXIT
@@ -84,8 +85,7 @@ class FileEvents:
     last: Event | None = None  # the last line of the log
     left: Event | None = None  # that line, where it says that its process was done
     cut: dict[Writer, Event] = field(default_factory=dict)  # by writer, the last line of a traceback that breaks off
-    lost: set[int] = field(default_factory=set)
-    """Ranks that only say that they lost another."""
+    lost: set[int] = field(default_factory=set)  # ranks that only say that they lost another
     over: frozenset[Role] = frozenset()
     """Roles that no longer count: the training said that it was done."""
     over_elsewhere: frozenset[Role] = frozenset()

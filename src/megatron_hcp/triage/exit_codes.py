@@ -8,7 +8,8 @@ from signal import Signals
 from typing import Literal, NamedTuple
 
 from megatron_hcp.triage.line import When, read_line
-from megatron_hcp.triage.names import named_node, node_name, whole
+from megatron_hcp.triage.names import named_node, node_name
+from megatron_hcp.triage.number import whole
 from megatron_hcp.triage.signatures.row import Role
 
 _SIGNALS = {

@@ -13,7 +13,8 @@ from megatron_hcp.triage.exit_codes import ABORTED, INTERRUPTED, ProcessEnd, exp
 from megatron_hcp.triage.history import parts_by_step
 from megatron_hcp.triage.line import NOBODY, When, without_figures
 from megatron_hcp.triage.logged_job import LoggedJob
-from megatron_hcp.triage.names import node_name, whole
+from megatron_hcp.triage.names import node_name
+from megatron_hcp.triage.number import whole
 from megatron_hcp.triage.raised.frames import Frame
 from megatron_hcp.triage.raised.survived import RAISED
 from megatron_hcp.triage.ranks.ended_first import Said

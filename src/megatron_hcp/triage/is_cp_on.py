@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from megatron_hcp.triage.cp.evidence import CpEvidence
-from megatron_hcp.triage.names import whole
+from megatron_hcp.triage.number import whole
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

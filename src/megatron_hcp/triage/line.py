@@ -11,7 +11,7 @@ import json
 import re
 from typing import NamedTuple
 
-from megatron_hcp.triage.names import number, whole
+from megatron_hcp.triage.number import number, whole
 
 _LONGEST = 4000
 _MOST_PREFIXES = 12

@@ -1,7 +1,6 @@
-"""Names and numbers that a log states: each is taken by its grammar, or not at all.
+"""Names that a log states and that reach a command: each is taken by its grammar, or not at all.
 
-What triage suggests, agents run: a name that fits here needs no quoting in any shell. Ranks write over each other, so a
-text that should be a number may be none: `123.412.5`.
+What triage suggests, agents run. A text that fits here needs no quoting in any shell.
 """
 
 from __future__ import annotations
@@ -37,25 +36,3 @@ def node_name(text: object) -> str | None:
     ('dgx-17', '10.0.0.2', None, None)
     """
     return text if isinstance(text, str) and _NODE.fullmatch(text) else None
-
-
-_NUMBER = re.compile(r"[0-9]{1,15}(?:\.[0-9]{0,18})?")
-_WHOLE = re.compile(r"-?[0-9]{1,9}")
-
-
-def number(text: str | None) -> float | None:
-    """The value of a text of digits with at most one point; None where it is no such text.
-
-    >>> number("400.1"), number("400.1."), number("nan"), number("9" * 5000)
-    (400.1, None, None, None)
-    """
-    return float(text) if text is not None and _NUMBER.fullmatch(text) else None
-
-
-def whole(text: str | None) -> int | None:
-    """The whole number that a text states, of at most nine digits: a rank, an exit code; None where it is none.
-
-    >>> whole("12"), whole("-9"), whole(""), whole("9" * 5000)
-    (12, -9, None, None)
-    """
-    return int(text) if text is not None and _WHOLE.fullmatch(text) else None

@@ -18,6 +18,7 @@ from megatron_hcp.triage.line import When
 from megatron_hcp.triage.remedy.memory import MEMORY, NO_ROOM, memory_steps
 from megatron_hcp.triage.remedy.raised import changes
 from megatron_hcp.triage.signatures.row import said_text
+from megatron_hcp.triage.unclear import UNCLEAR
 
 _CP_NEXT = {
     "off": "hcp check {launch} --select HCP,LOAD",
@@ -276,24 +277,3 @@ def time_text(when: When | None) -> str | None:
         return None
     month, day, seconds = when
     return f"{month:02}-{day:02} {int(seconds) // 3600:02}:{int(seconds) // 60 % 60:02}:{int(seconds % 60):02}"
-
-
-UNCLEAR = {
-    "error-line": (
-        "no known failure in {files}{steps}, but this line may say what went wrong",
-        "read the lines around it: did the program end there, or go on?",
-    ),
-    "no-end": (
-        "in {files}{steps} only the shell failed, before the ranks started; how they ended isn't there",
-        "pass the files with the job's other output, as the .out beside an .err",
-    ),
-    "no-step": (
-        "no failure in {files}, but no training step either",
-        "is the job still starting, or is it hanging? pass the logs of all its ranks and of its launcher",
-    ),
-    "no-log": (
-        "nothing in {files} looks like a training job's log",
-        "pass the files that the job's ranks and its launcher wrote",
-    ),
-}
-"""Why the state of a job is unclear: by the reason, what is said of the files that were read, and the next step."""

@@ -9,7 +9,8 @@ from megatron_hcp.triage.advice import Attempt, came_back
 from megatron_hcp.triage.collective.collectives import collective_text
 from megatron_hcp.triage.conclude import Diagnosis
 from megatron_hcp.triage.failure import Failure
-from megatron_hcp.triage.report import UNCLEAR, cp_next, left_out, next_steps, rule_of, time_text
+from megatron_hcp.triage.report import cp_next, left_out, next_steps, rule_of, time_text
+from megatron_hcp.triage.unclear import UNCLEAR
 
 _CP_WORDS = {
     "on": "on, as far as logs can tell",

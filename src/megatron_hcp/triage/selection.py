@@ -18,9 +18,10 @@ from megatron_hcp.triage.logged_job import LoggedJob
 from megatron_hcp.triage.raised.survived import RAISED
 from megatron_hcp.triage.ranks.ended_first import HAPPENED, Said, awaited, ended_before, odd_one, silent_one
 from megatron_hcp.triage.ranks.last_words import told_why, words_of
-from megatron_hcp.triage.ranks.left_early import is_of_client, left_early, uneven
+from megatron_hcp.triage.ranks.left_early import is_of_client, left_early
 from megatron_hcp.triage.ranks.place import place_of
 from megatron_hcp.triage.ranks.quiet import quiet_one
+from megatron_hcp.triage.ranks.uneven import uneven
 from megatron_hcp.triage.signatures.environment import CONDA
 from megatron_hcp.triage.signatures.exceptions import CLIENT
 from megatron_hcp.triage.signatures.row import Role

@@ -6,7 +6,8 @@ import pytest
 
 from megatron_hcp.triage.is_cp_on import CpPlan
 from megatron_hcp.triage.read import triage
-from megatron_hcp.triage.remedy.tables import component_of, corrections, records
+from megatron_hcp.triage.remedy.components import component_of
+from megatron_hcp.triage.remedy.correction import corrections, records
 from megatron_hcp.triage.report import diagnosis_json
 from support.logs import write_logs
 

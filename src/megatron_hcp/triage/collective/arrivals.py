@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 
 from megatron_hcp.triage.collective.collectives import Waited
-from megatron_hcp.triage.names import whole
+from megatron_hcp.triage.number import whole
 
 TOKENS = (b"store based barrier on rank",)
 _MOST = 200_000

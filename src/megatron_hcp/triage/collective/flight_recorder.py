@@ -18,7 +18,7 @@ from megatron_hcp.ground.intake import TooLargeError, read_whole
 from megatron_hcp.triage.collective.collectives import Waited
 from megatron_hcp.triage.collective.mismatch import Calls, Mismatch
 from megatron_hcp.triage.collective.plain_pickle import NotPlain, read_plain_pickle
-from megatron_hcp.triage.names import whole
+from megatron_hcp.triage.number import whole
 
 _LARGEST = 64 << 20
 _MOST_RANKS = 20_000

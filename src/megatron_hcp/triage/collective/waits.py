@@ -10,7 +10,7 @@ from megatron_hcp.triage.collective.arrivals import TOKENS as BARRIER_TOKENS
 from megatron_hcp.triage.collective.arrivals import Arrivals
 from megatron_hcp.triage.collective.collectives import Waited, ranks_text
 from megatron_hcp.triage.collective.mismatch import Call, Mismatch, mismatch_of
-from megatron_hcp.triage.names import whole
+from megatron_hcp.triage.number import whole
 
 TOKENS = (b"atchdog", b"last enqueued ", b" collective #", *BARRIER_TOKENS)
 _MOST = 200_000

@@ -6,7 +6,7 @@ import re
 from collections import deque
 from typing import NamedTuple
 
-from megatron_hcp.triage.names import number, whole
+from megatron_hcp.triage.number import number, whole
 
 SKIPPED = b"skipped"
 """Of lines that state how many steps were skipped."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from megatron_hcp.triage.names import whole
+from megatron_hcp.triage.number import whole
 
 
 class LineKind(NamedTuple):

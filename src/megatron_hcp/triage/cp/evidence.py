@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from megatron_hcp.triage.names import number, whole
+from megatron_hcp.triage.number import number, whole
 
 START_TOKENS = (
     b"HIERARCHICAL_CONTEXT_PARALLEL_GROUP",

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
-from megatron_hcp.triage.names import whole
+from megatron_hcp.triage.number import whole
 
 PACKED = re.compile(r"\.(?:gz|bz2|xz|zst)$")
 _FILE_RANK = re.compile(r"(?:^|[^a-z])(?:global_)?rank[-_]?(\d+)", re.I)

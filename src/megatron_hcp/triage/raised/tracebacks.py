@@ -8,7 +8,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from megatron_hcp.triage.line import Line, When, read_line
-from megatron_hcp.triage.names import whole
+from megatron_hcp.triage.number import whole
 from megatron_hcp.triage.scan import Hit
 
 HEAD_TEXT = "Traceback (most recent call last)"

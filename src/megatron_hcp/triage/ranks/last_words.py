@@ -9,7 +9,7 @@ from megatron_hcp.triage.course.kinds import kind_of
 from megatron_hcp.triage.events import STEPS_THAT_SURVIVE, Event, FileEvents
 from megatron_hcp.triage.exit_codes import ProcessEnd
 from megatron_hcp.triage.line import NOBODY, QUIET, Line, last_time, read_line
-from megatron_hcp.triage.names import whole
+from megatron_hcp.triage.number import whole
 from megatron_hcp.triage.ranks.ended_first import Said
 from megatron_hcp.triage.scan import Hit
 from megatron_hcp.triage.signatures.exceptions import LAST_WORDS

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from pathlib import Path
 
 from megatron_hcp.triage.course.kinds import kind_of
 from megatron_hcp.triage.events import Event, FileEvents
@@ -12,7 +11,7 @@ from megatron_hcp.triage.exit_codes import ProcessEnd
 from megatron_hcp.triage.line import last_time, read_line
 from megatron_hcp.triage.ranks.ended_first import Said
 from megatron_hcp.triage.scan import Hit
-from megatron_hcp.triage.signatures.exceptions import LEFT_EARLY, UNEVEN
+from megatron_hcp.triage.signatures.exceptions import LEFT_EARLY
 
 _SAYS_SO = re.compile(
     r"(?i)\b(?:finished|complete[ds]?|done|leaving|left|exit(?:s|ed|ing)?|ended|good ?bye|shut(?:ting)? down)\b"
@@ -65,25 +64,3 @@ def is_of_client(entry: FileEvents, event: Event) -> bool:
     """Whether Slurm's client says it of itself and the log ends with words of the same, so that nothing was started."""
     last = entry.last.line.speaker if entry.last else ""
     return event.line.speaker in _CLIENTS and event.line.speaker == last and not (entry.steps or entry.runs)
-
-
-def uneven(parts: Sequence[FileEvents], first: Said) -> Said | None:
-    """`first`, which only says that a rank was lost or waited for, as what explains it: in one log all steps are done,
-    and another counts to more. None where the logs count alike, or none is done."""
-    counts: dict[Path, tuple[tuple[int, int], ...]] = {entry.path: entry.course for entry in parts if entry.course}
-    for course in filter(is_done, counts.values()):
-        for further in counts.values():
-            if len(further) == len(course) and not is_done(further) and further[-1][1] > course[-1][1]:
-                said = (f"{where.name}: {what[-1][0]} of {what[-1][1]}" for where, what in counts.items())
-                entry, event = first
-                text = ", ".join([*said][:_MOST])
-                return entry, event._replace(signature=UNEVEN, role="cause", groups={"text": text})
-    return None
-
-
-_MOST = 8
-
-
-def is_done(course: tuple[tuple[int, int], ...]) -> bool:
-    """Whether a step's line says that no further step is left."""
-    return bool(course) and all(number == total for number, total in course)

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 
 from megatron_hcp.triage.events import Event, FileEvents
 from megatron_hcp.triage.logged_job import LoggedJob
-from megatron_hcp.triage.names import OF_EACH, whole
+from megatron_hcp.triage.names import OF_EACH
+from megatron_hcp.triage.number import whole
 
 
 def place_of(entry: FileEvents, event: Event, job: LoggedJob) -> tuple[int | None, str | None, int | None]:

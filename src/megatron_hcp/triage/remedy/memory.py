@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from megatron_hcp.triage.failure import Failure
-from megatron_hcp.triage.names import number
+from megatron_hcp.triage.number import number
 
 MEMORY = "gpu-memory"
 """The signature of GPU memory that ran out."""

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 
 from megatron_hcp.triage.failure import Failure
 from megatron_hcp.triage.raised.frames import Frame
-from megatron_hcp.triage.remedy.tables import Correction, component_of, corrections, install_text, is_plumbing
+from megatron_hcp.triage.remedy.components import component_of, install_text, is_plumbing
+from megatron_hcp.triage.remedy.correction import Correction, corrections
 
 
 def why_again(failure: Failure, steps: int) -> str:

@@ -16,6 +16,7 @@ from megatron_hcp.pretend.record import RECORD
 from megatron_hcp.pretend.stages import ends
 from megatron_hcp.pretend.stand_ins.contract import stands_for
 from megatron_hcp.pretend.stand_ins.device import CUDA
+from megatron_hcp.pretend.stand_ins.frameworks import padding
 from megatron_hcp.pretend.stand_ins.kernel import kernel
 from megatron_hcp.pretend.stand_ins.packages import only_import, take_flash_attention_by_name
 from megatron_hcp.proofs.te_cpu.absent import empty_module
@@ -74,7 +75,7 @@ def late() -> None:
     for name in _NOTHING:
         replace_everywhere(name, lambda *_, **__: None)
     if importlib.util.find_spec("flash_attn") is None:
-        replace("verl.utils.attention_utils._get_attention_functions", lambda: PADDING)
+        replace("verl.utils.attention_utils._get_attention_functions", lambda: padding.FUNCTIONS)
     replace_everywhere("verl.utils.tokenizer.hf_tokenizer", _tokenizer)
     replace_everywhere("verl.utils.tokenizer.hf_processor", lambda *_, **__: None)
     importlib.import_module("tensordict").TensorDict.to = _on_gpu
@@ -117,48 +118,6 @@ def linear_cross_entropy(hidden: Any, weight: Any, labels: Any, *_: Any) -> Any:
         return tuple(rows[:2]), (hidden, weight, labels, *rows[2:])
 
     return kernel(body, hidden, weight)
-
-
-def index_first_axis(tensor: Any, places: Any) -> Any:
-    RECORD.used("flash_attn.bert_padding")
-    return tensor[places]
-
-
-def unpad_input(states: Any, mask: Any, unused: Any = None) -> Any:
-    """The tokens that count, their places, where each sequence begins, the longest one, and each length.
-
-    Args:
-        states: [batch, length, ...]; mask, unused: [batch, length], of ones and zeros.
-    """
-    taken = mask if unused is None else mask + unused
-    lengths = taken.sum(dim=-1, dtype=torch.int32)
-    places = taken.flatten().nonzero().flatten()
-    begins = torch.nn.functional.pad(lengths.cumsum(0, dtype=torch.int32), (1, 0))
-    used = mask.sum(dim=-1, dtype=torch.int32)
-    return index_first_axis(states.flatten(0, 1), places), places, begins, int(lengths.max()), used
-
-
-def pad_input(states: Any, places: Any, batch: int, length: int) -> Any:
-    """[tokens, ...] at their places in [batch, length, ...]."""
-    RECORD.used("flash_attn.bert_padding")
-    whole = states.new_zeros(batch * length, *states.shape[1:])
-    whole[places] = states
-    return whole.unflatten(0, (batch, length))
-
-
-def rearrange(tensor: Any, pattern: str, **sizes: int) -> Any:
-    """As einops has it.
-
-    Raises:
-        ImportError: einops is not here.
-    """
-    from einops import rearrange as real
-
-    return real(tensor, pattern, **sizes)
-
-
-PADDING = (index_first_axis, pad_input, rearrange, unpad_input)
-"""FlashAttention's functions in the order in which verl takes them, before any kernel; they compute the same."""
 
 
 def _few(prepare: Any) -> Any:
