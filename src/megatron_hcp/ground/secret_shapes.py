@@ -47,6 +47,10 @@ _HEADER = (
 )
 _QUERY = r"(?i:[?&](?:access_|auth_|id_|refresh_|private_)?token=)([^\s&\"'#<>]+)"
 _VALUE = r"(?i:\b(?:token|auth)[\"']?[:=]\s?[\"']?)((?=\w*\d)(?=\w*[a-z])(?=\w*[A-Z])\w{24,}[=+/\w]*)"
+_PIPED = (
+    r"\b(?:echo|printf) (?:-n |%s )?[\"']?([^\s\"'|]+)[\"']? ?\| ?(?:sudo (?:-\S{1,20} ){0,3}-S\b|"
+    r"(?!\w{0,9}grep |tee )[\w./-]{1,99} (?:[\w.-]{1,99} ){0,5}(?:login\b|--password-stdin\b))"
+)
 _PLACES = {
     "earer": r"(?i:\bbearer\s+)([\w.~+/=-]{16,})",
     "uthorization": _HEADER,
@@ -56,8 +60,7 @@ _PLACES = {
     "b login -k": r"\bswanlab login -k (\w+)",
     "t login": r"\bvault login ([\w.-]{20,})",
     "b login": r"\bwandb login (?:--[a-z-]{1,20}(?:[ =]https?:\S{0,99})? ){0,2}(\w{32,})",
-    "|": r"\b(?:echo|printf) (?:-n |%s )?[\"']?([^\s\"'|]+)[\"']? ?\| ?(?:sudo (?:-\S{1,20} ){0,3}-S\b|"
-    r"(?!\w{0,9}grep |tee )[\w./-]{1,99} (?:[\w.-]{1,99} ){0,5}(?:login\b|--password-stdin\b))",
+    **dict.fromkeys(("sudo ", "login", "--password-stdin"), _PIPED),
     "login(": r"\blogin\((?:api_)?key=[\"'](\w+)",
     "dockerconfigjson": r"dockerconfigjson[\"']?: ?[\"']?([\w+/=]+)",
     "ssh-keygen": rf"\bssh-keygen {_OPTIONS}-N [\"']?([^\s\"']+)",
@@ -74,8 +77,7 @@ _PLACES = {
     "ookie": r"(?i:\bcookie: ?[\w.-]{1,99}=)([^\s\"';]{8,})",
     "App.token": r"App\.token[ =][\"']?([^\s\"']+)",
     "hook": r"(?:bot/v2/hook/|webhook/send\?key=|webhookb2/)([\w@/-]+)",
-    "oken": _VALUE,
-    "uth": _VALUE,
+    **dict.fromkeys((f"{name}{sign}" for name in ("oken", "uth") for sign in "=:\"'"), _VALUE),
     "curl": r"(?<=\s)(?:-u|--user)[ =][\"']?[^\s:\"']{1,200}:([^\s\"']+)",
     "hooks.slack.com": r"hooks\.slack\.com/(?:services|workflows|triggers)/([\w/+-]+)",
     "api/webhooks": r"discord(?:app)?\.com/api/webhooks/([\w/-]+)",
