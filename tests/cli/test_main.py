@@ -37,6 +37,13 @@ def test_a_check_loads_no_module_that_it_does_not_use(tmp_path: Path) -> None:
     assert not unused & (loaded - loaded_by("import click, yaml", tmp_path))
 
 
+def test_a_healthy_script_loads_nothing_that_words_what_upstream_refuses(root: Path, tmp_path: Path) -> None:
+    check = f"from megatron_hcp.cli.main import main; main(['check', {str(root / 'examples/mlm_hcp.sbatch')!r}])"
+    loaded = loaded_by(check, tmp_path)
+    assert "megatron_hcp.judge.start.undecided" in loaded
+    assert not loaded & {"megatron_hcp.judge.start.findings", "megatron_hcp.rules.start.citations"}
+
+
 @pytest.mark.parametrize("command", [(), ("dcp",), ("skills",)])
 def test_a_group_without_a_command_prints_its_help(hcp, tmp_path: Path, command: tuple[str, ...]) -> None:
     lines = hcp(*command, cwd=tmp_path).stderr.splitlines()

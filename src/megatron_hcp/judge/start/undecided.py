@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Container, Iterable
 
 from megatron_hcp.judge.report import Finding, Undecided
-from megatron_hcp.judge.start.findings import findings_of
 from megatron_hcp.judge.start.judged import judged_again
 from megatron_hcp.judge.start.keys import fact_of
 from megatron_hcp.judge.verdict.legal import legal_values
@@ -68,6 +67,8 @@ def refused_without(
             reason = f"upstream refuses the launch unless the job sets {variable}, which the launch doesn't show"
             found.append(Undecided(reason, (name,), None, f"state it with --assume {name}=VALUE"))
             continue
+        from megatron_hcp.judge.start.findings import findings_of  # few launches have anything to say here
+
         severity: Severity = "error" if launch.reading.form == "shell" else "warning"
         for said in findings_of(unset, (again,), rules, fired):
             if said.problem.guard == guard.slug:

@@ -14,7 +14,7 @@ from megatron_hcp.launch.forms.script.started import Launched
 
 _ARGUMENT = re.compile(r"--[A-Za-z]|[+~]*[A-Za-z_]\w*(\.\w+)+=")
 """An option, or an override of a key with a dot: no command begins like this."""
-_PLACEHOLDER = re.compile(rb"(?m)^[ \t]*(?:export[ \t]+)?([A-Za-z_]\w{0,60})=(<[A-Za-z][^<>\n]{0,80}>)")
+_PLACEHOLDER = rb"(?m)^[ \t]*(?:export[ \t]+)?([A-Za-z_]\w{0,60})=(<[A-Za-z][^<>\n]{0,80}>)"
 """An unquoted `NAME=<Specify path>`: bash takes what follows `<` for a file, and fails where `>` ends the line."""
 _BLANK_AFTER = re.compile(rb"\\[ \t\r]+$")
 
@@ -81,7 +81,7 @@ def _cause(found: Apart) -> tuple[int, str, str]:
 
 def placeholders_in(text: ScriptText) -> Iterator[str]:
     """A note on the variables that a script leaves empty, since placeholders stand where their values should."""
-    found = list(_PLACEHOLDER.finditer(text.data)) if b"=<" in text.data else []
+    found = list(re.finditer(_PLACEHOLDER, text.data)) if b"=<" in text.data else []
     if found:
         line = text.location(*found[0].span()).line
         first, *others = dict.fromkeys(match[1].decode() for match in found)
