@@ -74,11 +74,13 @@ def raised_at(before: str, line: Line) -> str:
     return at_text(frames_above(before, line))
 
 
-def text_after(hit: Hit, line: Line) -> str:
-    """The lines below an exception in which its text goes on: its process's own, without prefix and indent or not."""
+def text_after(hit: Hit, line: Line, is_sure: bool = True) -> str:
+    """The lines below an exception in which its text goes on: its process's own, without prefix and indent or not;
+    where no traceback says that it is one, only indented ones."""
     found = []
     for below, other in islice(lines_below(hit), _MOST_MORE):
         is_own = other.writer == line.writer and not other.level and other.when is None
+        is_own = is_own and (is_sure or other.body.startswith((" ", "\t")))
         if not is_own or not other.body.strip() or _OTHERWISE.match(other.body) or HEAD in below.line:
             break
         found.append(other.body.strip())

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from megatron_hcp.triage.failure import Failure
 from megatron_hcp.triage.raised.frames import Frame
-from megatron_hcp.triage.remedy.components import component_of, install_text, is_plumbing
+from megatron_hcp.triage.remedy.components import component_of, distribution, install_text, is_plumbing, package_of
 from megatron_hcp.triage.remedy.correction import Correction, corrections
 
 
@@ -28,26 +28,36 @@ def changes(failure: Failure) -> tuple[list[tuple[str, dict[str, str]]], bool]:
     found: list[tuple[str, dict[str, str]]] = []
     for row in _rows(failure, text):
         said = _said_by(row, failure, text) if row.step and (row.is_alone or not failure.rule) else None
-        if said is not None and not _lacks(row.step, filled := {**known, **said}):
+        step = row.step if known["source"] else _UNPLACED.sub("{at}", row.step)
+        if said is not None and not _lacks(step, filled := {**known, **said}):
             if row.is_alone:
-                return [(row.step, filled)], row.is_instead
-            found.append((row.step, filled))
+                return [(step, filled)], row.is_instead
+            found.append((step, filled))
             break
     asked = _asked(text) if failure.kind == "cause" else ""
     if asked:
         found.append(("it says itself what to do: {asked}", {"asked": asked}))
-    if not found and is_general and known["at"] and not failure.signature.next:
+    if not found and is_general and failure.frames and not failure.signature.next:
         quoted = ", ".join(dict.fromkeys(_QUOTED.findall(failure.message)[:_MOST_NAMES]))
         known["names"] = known["names"] or known["stated"] or quoted
-        found.append((_LATE if came_too_late(failure) else _GENERAL[bool(known["names"])], known))
-    if is_general and not asked and (part := component_of(tuple(frame.place for frame in failure.frames))):
+        of_figures = bool(_FIGURE.match(known["names"].strip("`")))
+        found.append((_LATE if came_too_late(failure) else _GENERAL[bool(known["names"]) + of_figures], known))
+    if (
+        is_general
+        and not asked
+        and not _OF_MACHINE.search(text)
+        and (part := component_of(tuple(frame.place for frame in failure.frames)))
+    ):
         found.append(("it comes from {part}: {look}", {"part": part[0], "look": part[1]}))
     return found, False
 
 
+_UNPLACED = re.compile(r"`{source}` \({at}\)")
+"""How steps name the line that raised an exception; of one without a traceback, its text is not known."""
 _GENERAL = (
     "look at what gives {line} its values: an option, a file, or an earlier call{called}",
     "look at {names}: {line} refuses what it gets{called}",
+    "make these fit each other, in the launch, its configuration or the data: {names}; {line} compares them{called}",
 )
 _LATE = (
     "what {line} waits for was not ready in time: its own log says why; if the machine was only slow, allow more time"
@@ -75,9 +85,14 @@ def _said_by(row: Correction, failure: Failure, text: str) -> dict[str, str] | N
             return None
         said |= {name: value or "" for name, value in code.groupdict().items()}
     if "owner2" in said:
-        said["owner"] = said["owner"] or said["owner2"]
+        source, key = failure.frames[0].code, re.escape(said["name"])
+        asked = re.findall(rf"{_OWNER}\[['\"]{key}['\"]", source) or re.findall(_OWNER + r"\[", source)
+        said["owner"] = "` or `".join(dict.fromkeys(asked)) or said["owner2"]
     if "module" in said:
-        said["install"] = install_text(said["module"])
+        said |= {
+            "install": install_text(said["module"]),
+            "package": said.get("package") or distribution(said["module"]),
+        }
     return said
 
 
@@ -99,6 +114,14 @@ _LIBRARY = re.compile(r"(?:site|dist)-packages/|/python3\.\d{1,2}/|^<")
 _OPTION = re.compile(
     r"(?<![\w.(/'\"-])(?:--[a-z][\w-]{2,60}|(?:[a-z]\w{0,40}\.)*[a-z][a-z0-9]*(?:_[a-z0-9]+)+)(?![\w(/.])"
 )
+_ASSIGNED = re.compile(r"^[\w.\[\], ]{1,80}=(?!=)")
+_KEY = re.compile(r"\[['\"](\w{2,40})['\"]\]")
+_FIGURE = re.compile(
+    r"\b(?:(?!(?:has|have|requires?|but|only|of|at|into|than|got|is|are|and|or|be|must|to|from|for|in|on|by|with|line|"
+    r"column|expected|given|the|a|an|not)\b)[a-z][a-z-]{1,20} ){1,3}\(?\d{1,9}\b\)?(?![\w.])|(?<![\w.])\d{1,9} "
+    r"(?!(?:but|and|or|is|than|in|at|of|for|with|as|vs|to)\b)[A-Za-z]{2,20}"
+)
+"""Words with the number that they are about: `world size 4`, `3 stages`."""
 _FILE = re.compile(r"(?<![\w./:'\"(])['\"(]?(?P<file>(?:/|\./|\w[\w.-]{0,60}/)[\w./-]{1,200}\w)")
 _QUOTED = re.compile(r"(?<!\w)(?:'[\w.-]{2,60}'|`[\w.-]{2,60}`)(?!\w)")
 _MOST_NAMES = 4
@@ -116,12 +139,17 @@ def _evidence(failure: Failure, text: str) -> dict[str, str]:
         frames = frames[1:]  # what it was called with counts
     own = next((frame for frame in frames if not _LIBRARY.search(frame.file)), None)
     code = frames[0].code if frames else ""
-    names = list(dict.fromkeys(name.rpartition("self.")[2] for name in _OPTION.findall(f"{text} {code}")))[:_MOST_NAMES]
+    used = _ASSIGNED.sub("", code)
+    names = [name.rpartition("self.")[2] for name in _OPTION.findall(f"{text} {used}")] + _KEY.findall(used)
+    figures = [] if names else list(dict.fromkeys(_FIGURE.findall(text)))
+    names = list(dict.fromkeys(names or (figures if len(figures) > 1 else ())))[:_MOST_NAMES]
     asker = next((frame for frame in frames if "importlib" not in frame.file), None)
     said = _NAME.sub("", failure.message)[:_LONGEST_SAID].strip()
     return {
-        "at": _place(frames[0]) if frames else "",
-        "call": _place(own, with_code=own is not frames[0]) if own else (_place(frames[0]) if frames else ""),
+        "at": _place(frames[0]) if frames else "the line that raised it",
+        "call": _place(own, with_code=own is not frames[0])
+        if own
+        else (_place(frames[0]) if frames else "the program"),
         "called": f"; called by {_place(own, with_code=True)}" if own and own is not frames[0] else "",
         "source": code,
         "line": ", ".join(filter(None, (code and f"`{code}`", _place(frames[0]) if frames else ""))),
@@ -135,6 +163,9 @@ def _evidence(failure: Failure, text: str) -> dict[str, str]:
     }
 
 
+_OWNER = r"(?<![\w.])([\w.]{1,80}(?:\(\))?)"
+_TRAINER = re.compile(r"transformers/trainer\.py$")
+_SHOW = "pip show {} names the present one"
 _NAME = re.compile(r"^(?:[\w.]{1,80}\.)?\w{1,60}: ?")
 _LONGEST_SAID = 200
 
@@ -153,10 +184,14 @@ def _look(code: str, frames: tuple[Frame, ...]) -> str:
     if _OPTION_KEY.search(place):
         return "add that key to the configuration, or use the release that knows it; is it spelled as the others are?"
     if _DATA_KEY.search(place):
+        dropped = any(_TRAINER.search(frame.file) for frame in frames)
         return (
             "the data lack that column or field, or one of the samples does: add it, or name the column in the options"
+            + ("; transformers' Trainer drops what forward() does not name: remove_unused_columns=False" * dropped)
         )
-    return "is it spelled right, and set before?"
+    if frames and (package := package_of(frames[0].file)):
+        return f"that is {package}'s own code: update it, or take the release that fits ({_SHOW.format(package)})"
+    return "is it spelled right, set before, and long enough?"
 
 
 def _place(frame: Frame, with_code: bool = False) -> str:
@@ -169,12 +204,12 @@ _ASKS = re.compile(
     r"(?:^|(?<=[.!?;:,] ))(?P<said>(?:(?i:please|try|make sure|ensure|consider|set|use|install|pass|specify|"
     r"upgrade|downgrade|update|increase|reduce|decrease|remove|disable|enable|run|check|commit|add|change|did you|you "
     r"(?:should|must|need to|can|may|have to)|to (?:fix|avoid|disable|resolve|use|enable)|either)|Hint:) "
-    r"(?:[^.!?;]|[.!?](?=[\w)`])){8,220})"
+    r"(?:[^.!?;]|[.!?](?=[\w)`])|(?<=\be\.g)\.){8,220})"
 )
 """What an exception's own text asks for, as a sentence of it."""
 _NO_HELP = re.compile(
     r"(?i)report|issue|history|wandb|stack ?trace|traceback|above|see (?:the )?log|GLHF|debugging|CUDA_LAUNCH|"
-    r"error logs?\b"
+    r"error logs?\b|did you run some"
 )
 
 
@@ -182,6 +217,8 @@ def _asked(text: str) -> str:
     return next((said["said"].strip() for said in _ASKS.finditer(text) if not _NO_HELP.search(said["said"])), "")
 
 
+_OF_MACHINE = re.compile(r"CUDA error|cuda\w* failure|NCCL|cuDNN|CAS service|Client Error|Unable to create step")
+"""Words of what no part of the program answers for, though it met it."""
 _RAISED = (
     "exception",
     "exception-class",

@@ -169,7 +169,8 @@ ENVIRONMENT: tuple[Signature, ...] = (
         r"Could not find (?:nvcc|ninja|a CUDA)|nvcc (?:fatal|was not found)|CUDA_HOME environment variable is not set|"
         r"^\S{0,20}CalledProcessError: Command .{0,100}?\b(?:gcc|g\+\+|cc|c\+\+|clang|nvcc|ninja|cmake)\b",
         "a kernel could not be built on this node: a compiler, a header or a CUDA tool is missing {name}",
-        "use an image with the CUDA toolkit and Python's headers (python3-dev)",
+        "the first line above with error: or FAILED: says what the compiler lacks or refuses; use an image with "
+        "PyTorch's CUDA toolkit, a gcc that it takes, ninja and python3-dev, or build the extension before the job",
         tokens=(ERROR,),
     ),
     fault(
