@@ -42,8 +42,12 @@ def records(name: str) -> Iterator[dict[str, str]]:
                 yield {field: value for field, _, value in (line.partition(": ") for line in lines)}
 
 
+_AT_NAME = r"(?:^|(?<= raised: ))(?:[\w.]{0,80}\.)?(?:Module|Config|Runtime)??"
+"""What may stand before an exception's name: its module, what passes it on, and how frameworks call their own kind."""
+
+
 def _row(said: dict[str, str]) -> Correction:
-    names = rf"^(?:[\w.]{{0,80}}\.)?(?:{said['raises']})\b(?: ?: ?)?" if "raises" in said else ""
+    names = rf"{_AT_NAME}(?:{said['raises']})\b(?: ?: ?)?" if "raises" in said else ""
     code, where = said.get("code"), said.get("where")
     return Correction(
         re.compile(names + said.get("text", "")),

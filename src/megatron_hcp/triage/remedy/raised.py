@@ -37,11 +37,16 @@ def changes(failure: Failure) -> tuple[list[tuple[str, dict[str, str]]], bool]:
     asked = _asked(text) if failure.kind == "cause" else ""
     if asked:
         found.append(("it says itself what to do: {asked}", {"asked": asked}))
-    if not found and is_general and failure.frames and not failure.signature.next:
+    if not found and is_general and not asked and not failure.signature.next:
         quoted = ", ".join(dict.fromkeys(_QUOTED.findall(failure.message)[:_MOST_NAMES]))
         known["names"] = known["names"] or known["stated"] or quoted
         of_figures = bool(_FIGURE.match(known["names"].strip("`")))
-        found.append((_LATE if came_too_late(failure) else _GENERAL[bool(known["names"]) + of_figures], known))
+        known["line"] = known["line"] or "the line that raised it"
+        step = _GENERAL[bool(known["names"]) + of_figures]
+        if failure.frames and known["called"] and (package := package_of(failure.frames[0].file)):
+            known["package"] = package
+            step = _OF_PACKAGE
+        found.append((_LATE if came_too_late(failure) else step, known))
     if (
         is_general
         and not asked
@@ -58,6 +63,9 @@ _GENERAL = (
     "look at what gives {line} its values: an option, a file, or an earlier call{called}",
     "look at {names}: {line} refuses what it gets{called}",
     "make these fit each other, in the launch, its configuration or the data: {names}; {line} compares them{called}",
+)
+_OF_PACKAGE = (
+    "look at what is passed to {package} there{called}, and at its release (pip show {package}): {line} refuses it"
 )
 _LATE = (
     "what {line} waits for was not ready in time: its own log says why; if the machine was only slow, allow more time"
@@ -209,7 +217,7 @@ _ASKS = re.compile(
 """What an exception's own text asks for, as a sentence of it."""
 _NO_HELP = re.compile(
     r"(?i)report|issue|history|wandb|stack ?trace|traceback|above|see (?:the )?log|GLHF|debugging|CUDA_LAUNCH|"
-    r"error logs?\b|did you run some"
+    r"error logs?\b|did you run some|documentation|more information|\bdocs?\b"
 )
 
 
