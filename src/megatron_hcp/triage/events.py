@@ -251,7 +251,7 @@ class FileEvents:
         frames = frames_above(hit.before(), line) if is_kept and signature.role in RAISED else ()
         if frames or (is_kept and signature.role in RAISED and "Error: " in line.body):
             groups = {"at": at_text(frames), **groups}
-            event = event._replace(groups=groups, frames=frames, more=text_after(hit, line, bool(frames)))
+            event = event._replace(groups=groups, frames=frames, more=text_after(hit, line, frames))
         if is_new or (is_rerun and earlier.signature is signature):  # a program may be started again, into the same log
             self.pending[event.role] = event
         elif is_kept:

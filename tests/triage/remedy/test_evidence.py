@@ -66,6 +66,11 @@ _SAVE = ("/srv/u/run/train.py", 12, "save", "torch.save(state, path)")
             "soundfile.LibsndfileError: bad",
             ["worker of the data loader", "num_workers=0"],
         ),
+        (("t.py", 3, "f", "assert len(records) > 0"), "AssertionError", ["`records` is empty at t.py:3"]),
+        (("t.py", 3, "f", "assert len(a) == len(b)"), "AssertionError", ["look at `assert len(a) == len(b)`"]),
+        (OWN, "ValueError: config is bad. Unknown process type: diffusion", ["knows no process type diffusion"]),
+        (OWN, "ValueError: Not enough GPUs available. Requested 16 GPUs, but only 8 are available.", ["ray status"]),
+        (OWN, "t.py: error: unrecognized arguments: --local_rank=1", ["the launcher adds --local_rank", "torchrun"]),
         (
             OWN,
             "RuntimeError: start (0) + length (512) exceeds dimension size (0).",
@@ -109,6 +114,15 @@ def test_the_user_is_led_to_what_a_package_is_given(tmp_path):
     inner = ("/e/site-packages/karst/layer.py", 9, "forward", "return op(x)")
     steps = _steps(tmp_path, OWN, inner, said="RuntimeError: bad state")
     assert "passed to karst" in steps[0] and "train.py:12" in steps[0] and "pip show karst" in steps[0]
+
+
+def test_the_source_line_above_an_exception_is_read_without_its_frame(tmp_path):
+    log = "    assert last_num < (num_samples + 1), \\\n{}AssertionError: too many.\n"
+    for between, is_read in (("", True), ("some other line\n", False)):
+        failure = diagnosis_json(triage(write_logs(tmp_path, a_log=log.format(between)), CpPlan()), None)[
+            "first_failure"
+        ]
+        assert ("`last_num`, `num_samples`" in failure["next"][0]) == is_read
 
 
 def test_a_page_of_documentation_is_no_advice_of_the_exception(tmp_path):

@@ -26,6 +26,10 @@ class Correction(NamedTuple):
     is_alone: bool
     is_instead: bool
 
+    def match(self, message: str, text: str) -> re.Match[str] | None:
+        """How it fits an exception's own line, else that with the lines in which it goes on."""
+        return self.shape.search(message) or self.shape.search(text)
+
 
 @cache
 def corrections() -> tuple[Correction, ...]:

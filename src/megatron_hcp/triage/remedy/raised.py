@@ -43,7 +43,7 @@ def changes(failure: Failure) -> tuple[list[tuple[str, dict[str, str]]], bool]:
         of_figures = bool(_FIGURE.match(known["names"].strip("`")))
         known["line"] = known["line"] or "the line that raised it"
         step = _GENERAL[bool(known["names"]) + of_figures]
-        if failure.frames and known["called"] and (package := package_of(failure.frames[0].file)):
+        if not known["names"] and known["called"] and (package := package_of(failure.frames[0].file)):
             known["package"] = package
             step = _OF_PACKAGE
         found.append((_LATE if came_too_late(failure) else step, known))
@@ -77,13 +77,13 @@ def _rows(failure: Failure, text: str) -> Iterator[Correction]:
     if failure.kind != "cause" or failure.signature.again == "machine" or failure.signature.id == "hcp-renamed":
         return  # what a machine lacks, no option of the program gives it; an older script's row says all
     for row in corrections():
-        if row.signature in ("", failure.signature.id) and row.shape.search(text):
+        if row.signature in ("", failure.signature.id) and row.match(failure.message, text):
             yield row
 
 
 def _said_by(row: Correction, failure: Failure, text: str) -> dict[str, str] | None:
     """What the groups of a row stand for; None where its program text or its frame is another."""
-    match = row.shape.search(text)
+    match = row.match(failure.message, text)
     said = {name: value or "" for name, value in match.groupdict().items()} if match else {}
     if row.where and not any(row.where.search(frame.place) for frame in failure.frames[:3]):
         return None
@@ -124,10 +124,13 @@ _OPTION = re.compile(
 )
 _ASSIGNED = re.compile(r"^[\w.\[\], ]{1,80}=(?!=)")
 _KEY = re.compile(r"\[['\"](\w{2,40})['\"]\]")
+_NO_NOUN = (
+    r"(?!(?:has|have|requires?|but|only|of|at|into|than|got|is|are|and|or|be|must|to|from|for|in|on|by|with|as|vs|line|"
+    r"column|expected|given|the|a|an|not)\b)"
+)
 _FIGURE = re.compile(
-    r"\b(?:(?!(?:has|have|requires?|but|only|of|at|into|than|got|is|are|and|or|be|must|to|from|for|in|on|by|with|line|"
-    r"column|expected|given|the|a|an|not)\b)[a-z][a-z-]{1,20} ){1,3}\(?\d{1,9}\b\)?(?![\w.])|(?<![\w.])\d{1,9} "
-    r"(?!(?:but|and|or|is|than|in|at|of|for|with|as|vs|to)\b)[A-Za-z]{2,20}"
+    rf"\b(?:{_NO_NOUN}[a-zA-Z][a-zA-Z-]{{1,20}} ){{1,3}}\(?\d{{1,9}}(?:\.\d)?\b\)?(?![\w.])|"
+    rf"(?<![\w.])\d{{1,9}} {_NO_NOUN}[A-Za-z]{{2,20}}"
 )
 """Words with the number that they are about: `world size 4`, `3 stages`."""
 _FILE = re.compile(r"(?<![\w./:'\"(])['\"(]?(?P<file>(?:/|\./|\w[\w.-]{0,60}/)[\w./-]{1,200}\w)")
@@ -148,7 +151,10 @@ def _evidence(failure: Failure, text: str) -> dict[str, str]:
     own = next((frame for frame in frames if not _LIBRARY.search(frame.file)), None)
     code = frames[0].code if frames else ""
     used = _ASSIGNED.sub("", code)
-    names = [name.rpartition("self.")[2] for name in _OPTION.findall(f"{text} {used}")] + _KEY.findall(used)
+    names = [
+        name.rpartition("self.")[2] for name in _OPTION.findall(f"{failure.message} {used.replace('(', '( ')}")
+    ] + _KEY.findall(used)
+    names = names or _OPTION.findall(text)
     figures = [] if names else list(dict.fromkeys(_FIGURE.findall(text)))
     names = list(dict.fromkeys(names or (figures if len(figures) > 1 else ())))[:_MOST_NAMES]
     asker = next((frame for frame in frames if "importlib" not in frame.file), None)
@@ -203,6 +209,8 @@ def _look(code: str, frames: tuple[Frame, ...]) -> str:
 
 
 def _place(frame: Frame, with_code: bool = False) -> str:
+    if not frame.file:
+        return "the line that raised it"
     name = f" in {frame.name}" if frame.name and not frame.name.startswith("<") else ""
     code = f" (`{frame.code[:120]}`)" if with_code and frame.code else ""
     return f"{frame.path(3)}:{frame.line}{name}{code}"
