@@ -43,6 +43,16 @@ _SAVE = ("/srv/u/run/train.py", 12, "save", "torch.save(state, path)")
         (OWN, "RuntimeError: world size 4 cannot be split into pipelines of 3 stages", ["`world size 4`, `3 stages`"]),
         (("t.py", 3, "f", "n[k] -= ref[k]"), "KeyError: 'math'", ["`n` or `ref`"]),
         (("t.py", 3, "f", "x = batch[names['ids']]"), "KeyError: 'ids'", ["`names`"]),
+        (
+            ("t.py", 3, "f", "F.pad(x)"),
+            "AttributeError: 'builtin_function_or_method' object has no attribute 'pad'",
+            ["bound"],
+        ),
+        (
+            OWN,
+            "UnicodeEncodeError: 'gbk' codec can't encode character '\\ufffd' in position 5: no",
+            ["gbk", "PYTHONUTF8"],
+        ),
         (("t.py", 3, "f", "x = d.shape"), "AttributeError: 'dict' object has no attribute 'shape'", ["a plain dict"]),
         (
             ("t.py", 3, "f", "doc['text']"),
@@ -113,7 +123,7 @@ def test_the_first_step_names_what_the_log_names(tmp_path, frame, said, named):
 def test_the_user_is_led_to_what_a_package_is_given(tmp_path):
     inner = ("/e/site-packages/karst/layer.py", 9, "forward", "return op(x)")
     steps = _steps(tmp_path, OWN, inner, said="RuntimeError: bad state")
-    assert "passed to karst" in steps[0] and "train.py:12" in steps[0] and "pip show karst" in steps[0]
+    assert "passes to karst" in steps[0] and "train.py:12" in steps[0] and "pip show karst" in steps[0]
 
 
 def test_the_source_line_above_an_exception_is_read_without_its_frame(tmp_path):

@@ -65,7 +65,7 @@ _GENERAL = (
     "make these fit each other, in the launch, its configuration or the data: {names}; {line} compares them{called}",
 )
 _OF_PACKAGE = (
-    "look at what is passed to {package} there{called}, and at its release (pip show {package}): {line} refuses it"
+    "look at what {call} passes to {package}, which refuses it ({at}); does its release fit (pip show {package})?"
 )
 _LATE = (
     "what {line} waits for was not ready in time: its own log says why; if the machine was only slow, allow more time"
