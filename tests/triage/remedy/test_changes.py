@@ -40,7 +40,7 @@ OWN = ("/srv/u/run/train.py", 12, "main", "fit(model, batch)")
         (
             OWN,
             "ImportError: cannot import name 'mtp' from 'fjord' (/srv/u/run/fjord.py)",
-            ["/srv/u/run/fjord.py, which is in use", "alike on all nodes"],
+            ["/srv/u/run/fjord.py, in use", "alike on all nodes"],
         ),
         (OWN, "ModuleNotFoundError: No module named 'amp_C'", ["apex", "--cuda_ext", "train.py:12"]),
         (OWN, "ModuleNotFoundError: No module named 'megatron.training'", ["PYTHONPATH", "Megatron-LM"]),

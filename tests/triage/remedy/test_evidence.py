@@ -69,12 +69,12 @@ _SAVE = ("/srv/u/run/train.py", 12, "save", "torch.save(state, path)")
             "t.py: error: argument --sched: invalid choice: 'x' (choose from 'linear', 'cosine')",
             ["--sched", "linear"],
         ),
-        (OWN, "t.py: error: argument --fp8: ignored explicit argument 'true'", ["correct --fp8", "takes a value"]),
+        (OWN, "t.py: error: argument --fp8: ignored explicit argument 'true'", ["correct --fp8", "a value at all"]),
         (OWN, "t.py: error: unrecognized arguments: --nope 1", ["remove or rename --nope 1"]),
         (
             ("/e/site-packages/torch/utils/data/dataloader.py", 3, "_process_data", "data.reraise()"),
             "soundfile.LibsndfileError: bad",
-            ["worker of the data loader", "num_workers=0"],
+            ["a data loader's worker", "num_workers=0"],
         ),
         (("t.py", 3, "f", "assert len(records) > 0"), "AssertionError", ["`records` is empty at t.py:3"]),
         (("t.py", 3, "f", "assert len(a) == len(b)"), "AssertionError", ["look at `assert len(a) == len(b)`"]),
@@ -84,7 +84,7 @@ _SAVE = ("/srv/u/run/train.py", 12, "save", "torch.save(state, path)")
         (
             OWN,
             "RuntimeError: start (0) + length (512) exceeds dimension size (0).",
-            ["a tensor is empty in `fit(model, batch)`", "gathered"],
+            ["a tensor is empty in `fit(model, batch)`", "without gathering"],
         ),
         (
             OWN,

@@ -25,7 +25,7 @@ class Frame(NamedTuple):
     """The program's text there, as far as the log shows it; its lines are joined."""
 
     def path(self, parts: int) -> str:
-        """The last parts of its file's path; empty where the log shows no frame, but the program's text alone."""
+        """The last parts of its file's path; empty where the log shows the program's text alone."""
         return "/".join(re.split(r"[/\\]", self.file)[-parts:])
 
     @property
@@ -82,7 +82,7 @@ def raised_at(before: str, line: Line) -> str:
 
 def text_after(hit: Hit, line: Line, frames: tuple[Frame, ...]) -> str:
     """The lines below an exception in which its text goes on: its process's own, without prefix and indent or not;
-    where no traceback says that it is one, only indented ones."""
+    below no traceback, only indented ones."""
     found = []
     for below, other in islice(lines_below(hit), _MOST_MORE):
         is_own = other.writer == line.writer and not other.level and other.when is None

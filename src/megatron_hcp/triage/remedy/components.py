@@ -34,23 +34,17 @@ def component_of(frames: tuple[str, ...]) -> tuple[str, str] | None:
 
 
 _PACKAGE = re.compile(r"(?:site|dist)-packages/(\w{2,40})/")
-_NAMED_OTHERWISE = {
-    "megatron": "megatron-core",
-    "swift": "ms-swift",
-    "yaml": "pyyaml",
-    "PIL": "pillow",
-    "cv2": "opencv-python",
-}
+_NAMED_OTHERWISE = {"megatron": "megatron-core", "swift": "ms-swift", "PIL": "pillow", "cv2": "opencv-python"}
 
 
 def distribution(module: str) -> str:
-    """The name by which pip knows the package of a module, as far as its name says."""
+    """What pip calls the package of a module, as far as its name says."""
     top = module.partition(".")[0]
     return _NAMED_OTHERWISE.get(top, top.replace("_", "-"))
 
 
 def package_of(file: str) -> str:
-    """The package that a file is of, by the name that pip knows it by; empty where it is not an installed one."""
+    """The installed package that a file is of, as pip calls it; empty for others."""
     found = _PACKAGE.search(file)
     return distribution(found[1]) if found else ""
 

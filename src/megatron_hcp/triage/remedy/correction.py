@@ -47,7 +47,7 @@ def records(name: str) -> Iterator[dict[str, str]]:
 
 
 _AT_NAME = r"(?:^|(?<= raised: ))(?:[\w.]{0,80}\.)?(?:Module|Config|Runtime)??"
-"""What may stand before an exception's name: its module, what passes it on, and how frameworks call their own kind."""
+"""What may stand before an exception's name, also where a framework calls it its own."""
 
 
 def _row(said: dict[str, str]) -> Correction:

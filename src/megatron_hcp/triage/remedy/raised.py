@@ -47,18 +47,13 @@ def changes(failure: Failure) -> tuple[list[tuple[str, dict[str, str]]], bool]:
             known["package"] = package
             step = _OF_PACKAGE
         found.append((_LATE if came_too_late(failure) else step, known))
-    if (
-        is_general
-        and not asked
-        and not _OF_MACHINE.search(text)
-        and (part := component_of(tuple(frame.place for frame in failure.frames)))
-    ):
+    part = component_of(tuple(frame.place for frame in failure.frames))
+    if is_general and not asked and part and not _OF_MACHINE.search(text):
         found.append(("it comes from {part}: {look}", {"part": part[0], "look": part[1]}))
     return found, False
 
 
 _UNPLACED = re.compile(r"`{source}` \({at}\)")
-"""How steps name the line that raised an exception; of one without a traceback, its text is not known."""
 _GENERAL = (
     "look at what gives {line} its values: an option, a file, or an earlier call{called}",
     "look at {names}: {line} refuses what it gets{called}",
@@ -124,10 +119,7 @@ _OPTION = re.compile(
 )
 _ASSIGNED = re.compile(r"^[\w.\[\], ]{1,80}=(?!=)")
 _KEY = re.compile(r"\[['\"](\w{2,40})['\"]\]")
-_NO_NOUN = (
-    r"(?!(?:has|have|requires?|but|only|of|at|into|than|got|is|are|and|or|be|must|to|from|for|in|on|by|with|as|vs|line|"
-    r"column|expected|given|the|a|an|not)\b)"
-)
+_NO_NOUN = r"(?!(?:has|requires?|but|only|o[fnr]|at|into|than|got|is|are|and|be|to|in|line|column|the)\b)"
 _FIGURE = re.compile(
     rf"\b(?:{_NO_NOUN}[a-zA-Z][a-zA-Z-]{{1,20}} ){{1,3}}\(?\d{{1,9}}(?:\.\d)?\b\)?(?![\w.])|"
     rf"(?<![\w.])\d{{1,9}} {_NO_NOUN}[A-Za-z]{{2,20}}"
@@ -179,7 +171,6 @@ def _evidence(failure: Failure, text: str) -> dict[str, str]:
 
 _OWNER = r"(?<![\w.])([\w.]{1,80}(?:\(\))?)"
 _TRAINER = re.compile(r"transformers/trainer\.py$")
-_SHOW = "pip show {} names the present one"
 _NAME = re.compile(r"^(?:[\w.]{1,80}\.)?\w{1,60}: ?")
 _LONGEST_SAID = 200
 
@@ -204,7 +195,7 @@ def _look(code: str, frames: tuple[Frame, ...]) -> str:
             + ("; transformers' Trainer drops what forward() does not name: remove_unused_columns=False" * dropped)
         )
     if frames and (package := package_of(frames[0].file)):
-        return f"that is {package}'s own code: update it, or take the release that fits ({_SHOW.format(package)})"
+        return f"that is {package}'s own code: is it the release that fits (pip show {package})?"
     return "is it spelled right, set before, and long enough?"
 
 
@@ -234,7 +225,6 @@ def _asked(text: str) -> str:
 
 
 _OF_MACHINE = re.compile(r"CUDA error|cuda\w* failure|NCCL|cuDNN|CAS service|Client Error|Unable to create step")
-"""Words of what no part of the program answers for, though it met it."""
 _RAISED = (
     "exception",
     "exception-class",

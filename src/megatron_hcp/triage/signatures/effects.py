@@ -53,8 +53,8 @@ EFFECTS: tuple[Signature, ...] = (
     effect(
         "dump-signal",
         r"[Rr]eceived a dump signal due to a (?P<what>[\w ]{1,60}?) from  ?rank (?P<who>\d{1,9})",
-        "rank {who} saw the failure first, a {what}, and had the others write their dumps",
-        "read that rank's log; of a time-out, the rank that stopped is one that did not come to its collective",
+        "rank {who} had the others write their dumps, after a {what}",
+        "read that rank's log: which rank did not come to its collective?",
         _WHO_WAITED,
         tokens=(b"dump signal due to",),
         rule="LOG003",
