@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
+from subprocess import CompletedProcess
 from typing import Any
 
 import pytest
@@ -27,6 +30,7 @@ HYBRID = plan_model({
 """The sizes of Qwen3.5 9B: of 32 layers 24 are gated delta nets, with heads of 128."""
 JOB = PlanJob(8, 8, gpu_named("h100"), 8, 8192, 64)
 GIB = 1 << 30
+Hcp = Callable[..., "CompletedProcess[str]"]
 
 
 def named(rl: RlJob, model: PlanModel = DENSE, tp: int = 1, job: PlanJob = JOB) -> dict[str, Phase]:
@@ -62,6 +66,8 @@ def test_slime_s_adapters_leave_the_model_without_gradients() -> None:
     assert "gradients" in named(whole)[UPDATE].terms and "gradients" not in named(adapted)[UPDATE].terms
     experts = plan_model({**VALUES, "num_experts": 8, "moe_ffn_hidden_size": 1024, "moe_router_topk": 2})
     assert any("LoRA of experts" in mark for mark in unsure_of(experts, JOB, adapted, ()))
+    missing = [name for name, phase in named(adapted, experts).items() if phase.misses]
+    assert missing == [UPDATE] and not named(adapted)[UPDATE].misses and not named(whole, experts)[UPDATE].misses
     assert not any("LoRA of experts" in mark for mark in unsure_of(DENSE, JOB, adapted, ()))
 
 
@@ -98,3 +104,19 @@ def test_slime_s_own_gated_delta_nets_are_whole_on_each_rank(spec: str, whole: b
         named(rl, HYBRID, 4)[UPDATE].terms["weights"] - named(RlJob("slime", 8192), HYBRID, 4)[UPDATE].terms["weights"]
     )
     assert more == pytest.approx(whole * 2 * 24 * each * 3 / 4 / GIB)
+
+
+def test_adapters_of_experts_are_not_said_to_fit(hcp: Hcp, root: Path) -> None:
+    words = ("plan", "--dialect", "verl", "--gpu", "h200", "--phases")
+    actor, megatron = "actor_rollout_ref.", "actor_rollout_ref.actor.megatron."
+    launch = (
+        f"{actor}model.path=Qwen/Qwen3-30B-A3B algorithm.adv_estimator=grpo data.train_batch_size=512 "
+        "data.max_prompt_length=1024 data.max_response_length=3072 trainer.nnodes=1 trainer.n_gpus_per_node=8 "
+        f"{megatron}expert_model_parallel_size=8 {megatron}expert_tensor_parallel_size=1 "
+        f"{actor}model.lora.rank=32 {actor}rollout.gpu_memory_utilization=0.3"
+    )
+    lines = hcp(*words, "--", *launch.split(), cwd=root).stdout.splitlines()
+    said = " ".join(" ".join(lines).split())
+    assert "cannot tell whether the step fits: actor update leaves" in said
+    assert "adapters of experts were reported to need more than is counted" in said
+    assert not any(line.startswith("each phase fits") for line in lines)

@@ -95,6 +95,8 @@ class Phase(NamedTuple):
     terms: Mapping[str, float]
     counts_whole: bool = False
     """Its weights and gradients are shared by FSDP, and counted whole."""
+    misses: bool = False
+    """Runs are known that needed far more, and nobody has said for what: adapters of experts."""
     lacks: float = 0.0
     """GiB that the engine's share has too little for its weights and what it computes with."""
 
@@ -126,9 +128,9 @@ def _fullest(name: str, model: PlanModel, layout: Layout, job: PlanJob, rl: RlJo
     stage = totals.index(max(totals))
     terms = {key: size / GIB for key, size in found[stage].items() if size}
     lacks = _lacking(model, job, rl) if name == ROLLOUT else 0.0
-    return Phase(
-        name, totals[stage] / GIB, usable_gib(job.gpu), stage, rl.tokens(name), terms, job.shards_weights, lacks
-    )  # fmt: skip
+    misses = name == UPDATE and bool(rl.lora_rank and model.sizes.experts)
+    usable = usable_gib(job.gpu)
+    return Phase(name, totals[stage] / GIB, usable, stage, rl.tokens(name), terms, job.shards_weights, misses, lacks)
 
 
 def _lacking(model: PlanModel, job: PlanJob, rl: RlJob) -> float:
