@@ -224,7 +224,7 @@ def _asked(text: str) -> str:
     return next((said["said"].strip() for said in _ASKS.finditer(text) if not _NO_HELP.search(said["said"])), "")
 
 
-_OF_MACHINE = re.compile(r"CUDA error|cuda\w* failure|NCCL|cuDNN|CAS service|Client Error|Unable to create step")
+_OF_MACHINE = re.compile(r"CUDA error|cuda\w{0,20} failure|NCCL|cuDNN|CAS service|Client Error|Unable to create step")
 _RAISED = (
     "exception",
     "exception-class",
