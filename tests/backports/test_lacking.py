@@ -98,6 +98,15 @@ def test_a_fix_of_an_option_touches_a_launch_that_sets_it(words: str, touches: b
     ] * touches
 
 
+def test_the_closest_fix_may_be_one_of_an_option_that_the_launch_sets() -> None:
+    """NVIDIA/Megatron-LM#3693 mends several instances of the distributed optimizer, before 0.17.0."""
+    several = "--num-layers 4 --use-distributed-optimizer --num-distributed-optimizer-instances"
+    closest = megatron(f"{several} 2", "0.16.1").closest
+    assert closest is not None and closest.number == "3693"
+    assert megatron(f"{several} 2", "0.17.0").closest is None
+    assert megatron("--num-layers 4 --use-distributed-optimizer", "0.16.1").closest is None
+
+
 def test_a_fix_of_what_most_launches_turn_on_is_kept_apart() -> None:
     item = megatron("--num-layers 4 --num-experts 8", "0.16.1")
     assert item.broad

@@ -69,6 +69,11 @@ def _fixed_in(item: Lacking, fix: Backport) -> str:
     return item.mended(fix) or "unreleased"
 
 
+def _mended(item: Lacking, fix: Backport) -> str:
+    release = item.mended(fix)
+    return f"fixed in {release}" if release else "fixed in no release yet"
+
+
 def count_line(found: Sequence[Lacking]) -> list[Line]:
     """How many fixes each release lacks, in one line, and which one is close to what the launch does."""
     counts = {f"{PACKAGES[item.upstream.package]} {item.release}": len(item.touching) for item in found}
@@ -78,7 +83,7 @@ def count_line(found: Sequence[Lacking]) -> list[Line]:
     if not parts:
         return []
     close = [
-        f"note: the closest to it, fixed in {_fixed_in(item, fix)}: {fix.title} "
+        f"note: the closest to it, {_mended(item, fix)}: {fix.title} "
         f"({item.upstream.reference(fix)}; here: {_about(item, fix)})"
         for item in found
         if (fix := item.closest) is not None
@@ -92,7 +97,7 @@ def fault_lines(found: Sequence[Lacking]) -> list[Line]:
     lines: list[Line] = [
         (
             Part(f"note: {fault.effect}", bold=True),
-            f" in {PACKAGES[item.upstream.package]} {item.release}, fixed in {_fixed_in(item, fix)}: {fault.symptom} "
+            f" in {PACKAGES[item.upstream.package]} {item.release}, {_mended(item, fix)}: {fault.symptom} "
             f"({item.upstream.reference(fix)}; here: {fault.when})",
         )
         for item, fix, fault in faults[:_MOST_FAULTS]
