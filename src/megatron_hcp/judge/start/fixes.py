@@ -21,7 +21,7 @@ _MOST = 4
 """Fixes that are tried; each runs all rules and guards."""
 INTENT = {
     **dict.fromkeys(("tp", "pp", "cp", "ep", "etp", "vpp", "hcp_sizes", "world_size", "dp"), 20),
-    **dict.fromkeys(("seq_length", "micro_batch_size", "global_batch_size"), 20),
+    **dict.fromkeys(("seq_length", "micro_batch_size", "global_batch_size", "train_iters", "train_samples"), 20),
     **dict.fromkeys(("heads", "kv_heads", "head_dim"), 50),
     **dict.fromkeys(("num_layers", "hidden_size", "num_experts", "ffn_hidden_size"), 60),
 }
