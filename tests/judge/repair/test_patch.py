@@ -220,3 +220,10 @@ def test_the_patch_of_every_bad_example_clears_it_or_says_why_not(patched: Patch
     left = {item.id for item in report.findings if item.severity == "error"}
     assert left <= {finding_id for finding_id, _ in patch.left_out}
     assert (after == text) == (not patch.text)
+
+
+def test_a_fault_of_some_releases_is_not_said_to_come_from_an_option(patched: Patched) -> None:
+    """Without a stated release it is a warning that names them, and no patch can be tried."""
+    text = "export NVTE_FUSED_ATTN=0\ntorchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 2\n"
+    _, patch = patched(text)
+    assert ("ENV002", "some releases alone have it: state yours") in patch.left_out
