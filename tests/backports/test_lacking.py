@@ -68,6 +68,17 @@ def test_a_release_that_is_not_stated_is_named_and_nothing_is_claimed_of_it() ->
     assert lacking(load_launch("", LoadOptions(dialect="mlm", words=tuple(MTP.split())))) == ((), (), ("mcore", "te"))
 
 
+def test_megatron_core_is_what_the_stated_bridge_pins() -> None:
+    """Bridge 0.4.0 has Megatron-LM 0.17.0 as its submodule (docs/releases/software-versions.md: NeMo 26.04)."""
+    rows = "dataset.packed_sequence_specs.packed_sequence_size=4096 model.context_parallel_size=2"
+    options = LoadOptions(dialect="bridge", words=tuple(rows.split()), assumes=("bridge=0.4.0",))
+    core = found(options)["mcore"]
+    assert core.release == "0.17.0 (which Bridge 0.4.0 pins)"
+    assert "5243" in {fix.number for fix in core.touching}, "packed rows' positions under CP, mended in 0.19"
+    stated = found(options._replace(assumes=("bridge=0.4.0", "mcore=0.19.0")))["mcore"]
+    assert stated.release == "0.19.0" and "5243" not in {fix.number for fix in stated.touching}
+
+
 @pytest.mark.parametrize(
     ("assumes", "reason"),
     [

@@ -8,7 +8,8 @@ from typing import NamedTuple
 from megatron_hcp.backports.faults import EFFECTS, ReleaseFault, builds_with_bridge, faults_of, is_set, settings_of
 from megatron_hcp.backports.table import Backport, Upstream, fixes_of, upstreams
 from megatron_hcp.backports.topics import TOPICS, is_on
-from megatron_hcp.launch.fact import Launch
+from megatron_hcp.launch.build import with_facts
+from megatron_hcp.launch.fact import Fact, Launch
 from megatron_hcp.rules.known.condition import Clause
 from megatron_hcp.rules.known.row import Package, is_run, span_with
 from megatron_hcp.rules.view import Unknown, View
@@ -75,13 +76,32 @@ def lacking(launch: Launch) -> LaterFixes:
             if package == "bridge" and v.known(package) and builds_with_bridge(v) and not _why_not_read(v, upstream):
                 found.append(_in_the_model(v, upstream))
             continue
-        if not v.known(package):
+        if package == "mcore" and not v.known(package) and (pinned := _pinned(v)) is not None:
+            core = View(with_facts(launch, {package: Fact(pinned, "derived")}))
+            found.append(_lacking(core, upstream)._replace(release=f"{pinned} (which Bridge {v['bridge']} pins)"))
+        elif not v.known(package):
             unstated.append(package)
         elif (reason := _why_not_read(v, upstream)) is not None:
             unread.append((package, reason))
         else:
             found.append(_lacking(v, upstream))
     return LaterFixes(tuple(found), tuple(unread), tuple(unstated))
+
+
+def _pinned(v: View) -> str | None:
+    """The megatron-core that the launch's release of Megatron-Bridge pins; None if it states none that was read."""
+    from megatron_hcp.validators.table import table_of
+    from megatron_hcp.validators.upstreams import MEGATRON_BRIDGE, revision_in
+
+    if not v.known("bridge"):
+        return None
+    try:
+        release = revision_in(MEGATRON_BRIDGE, v.release("bridge"))
+    except Unknown:
+        return None
+    return next(
+        (pin for name, *_, pin in table_of("megatron-bridge").releases if name == release and pin != name), None
+    )
 
 
 def _lacking(v: View, upstream: Upstream) -> Lacking:
