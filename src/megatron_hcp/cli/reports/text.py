@@ -10,6 +10,7 @@ from megatron_hcp.cli.reports.words import (
     details_of,
     finding_text,
     fix_text,
+    judged_lines,
     launch_name,
     numbered,
     presumed_text,
@@ -28,7 +29,6 @@ from megatron_hcp.launch.fact import Launch
 from megatron_hcp.launch.images import unlisted_image
 from megatron_hcp.rules.known.row import PACKAGES
 from megatron_hcp.rules.rule import Severity
-from megatron_hcp.validators.outcome import Judgement
 
 COLOURS = {"error": "red", "warning": "yellow", "info": "cyan"}
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
@@ -76,7 +76,7 @@ def report_lines(
     ages = () if report.failed() else ages_of(report.launch)  # the verdict of a failed one names them
     lines += [f"note: {note}" for note in (*ages, *_image_notes(report.launch))]
     lines += _backports_lines(report)
-    lines += _judged_lines(report)
+    lines += judged_lines(report)
     lines += _run_lines(report)
     lines.append(verdict_line(report, strict))
     return lines
@@ -115,32 +115,6 @@ def _image_notes(launch: Launch) -> list[str]:
     if image is None or not launch.assumed.keys().isdisjoint(PACKAGES):
         return []
     return [f"the image {image} isn't listed, so that its releases aren't known: state them with --assume"]
-
-
-def _judged_lines(report: Report) -> list[Line]:
-    """How much of upstream's own start-up an ok covers."""
-    if report.findings:
-        return []
-    if not report.judged_by:
-        stated = report.launch.facts.get("mcore")
-        if report.launch.dialect != "mlm" or stated is None:
-            return []
-        return [f"upstream's start-up: not judged, {stated.value} was not read; --upstream DIR reads your own"]
-    by_repo: dict[str, list[Judgement]] = {}
-    for one in report.judged_by:
-        by_repo.setdefault(one.repo, []).append(one)
-    return [_judged_line(judged, len(by_repo) > 1) for judged in by_repo.values()]
-
-
-def _judged_line(judged: list[Judgement], named: bool) -> Line:
-    first, last = judged[0], judged[-1]
-    release = last.release if first == last else f"{first.release} to {last.release}"
-    refused = len(last.refusals)  # each is ignored, or silent in an excerpt: a finding would stand here
-    count = f"{last.evaluated - last.num_open - refused} of {last.evaluated + last.unreadable}"
-    more = f", {refused} not shown" if refused else ""
-    more += f", {last.unreadable} could not be read" if last.unreadable else ""
-    whose = f"{last.repo} {release}" if named else release
-    return f"upstream's start-up ({whose}): {count} guards passed, {last.num_open} open{more}"
 
 
 def _run_lines(report: Report) -> list[Line]:
