@@ -24,12 +24,6 @@ def test_a_configuration_that_is_not_found_is_asked_for_and_not_what_it_may_set(
     assert "sft.yaml" not in hcp("check", "run.yaml", "--quiet", "--source", "base", cwd=tmp_path).stdout
 
 
-def test_rules_that_an_unread_file_leaves_open_are_counted_and_not_listed(hcp, tmp_path: Path) -> None:
-    (tmp_path / "run.yaml").write_text(RECIPE)
-    said = hcp("check", "run.yaml", cwd=tmp_path).stdout
-    assert "not checked: " not in said and said.rstrip().endswith(" not checked")
-
-
 def test_an_annotation_stands_at_the_launch_and_names_few_settings(hcp, tmp_path: Path) -> None:
     (tmp_path / "run.yaml").write_text(RECIPE)
     (line,) = hcp("check", "run.yaml", "--format", "github", cwd=tmp_path).stdout.splitlines()

@@ -211,8 +211,6 @@ def _not_checked_lines(report: Report) -> list[Line]:
     line = f"not checked: {parts}; add {add}"
     if len(groups) <= _MANY_NEEDS and len(line) <= LONGEST:
         return [line]
-    if report.undecided:  # what to state comes first, and may show most of it
-        return []
     many = numbered(sum(len(rules) for _, rules in groups), "rule")
     return [*wrapped("", f"not checked: {many}; add {add}", 4, LONGEST), *wrapped("    ", parts, width=LONGEST)]
 
