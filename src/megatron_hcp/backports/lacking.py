@@ -18,8 +18,8 @@ OPTIONS = "options"
 """The topic of a fix that touches only launches which set one of its options."""
 _SETS, _MODEL, _TELLING, _CLOSE = 4, 3, 2, 5
 """The weight of an option that a launch sets, of its model, of what tells it from most launches, and of what is close
-enough to be named: of 38 such fixes of two draws of reported faults (70 launches), 14 name what the report names. An
-option that the launch sets is enough alone: of six more fixes that reports got so, two are what the report names.
+enough to be named: of 38 such fixes of two draws of reported faults (70 launches), 14 name what the report names, and
+two of six more by an option alone.
 """
 
 
@@ -89,7 +89,7 @@ def lacking(launch: Launch) -> LaterFixes:
 
 
 def _pinned(v: View) -> str | None:
-    """The megatron-core that the launch's release of Megatron-Bridge pins; None if it states none that was read."""
+    """The megatron-core that the launch's Bridge pins; None if that was not read."""
     from megatron_hcp.validators.table import table_of
     from megatron_hcp.validators.upstreams import MEGATRON_BRIDGE, revision_in
 

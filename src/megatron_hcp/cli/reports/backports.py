@@ -75,10 +75,7 @@ def _mended(item: Lacking, fix: Backport) -> str:
 
 
 def count_line(found: Sequence[Lacking], cited: str = "", *, failed: bool = False) -> list[Line]:
-    """How many fixes each release lacks, in one line, or a line for each that is close to what the launch does.
-
-    `cited` names what findings say already. Of a failed launch, the number alone is nothing to act on.
-    """
+    """A line for each fix that is close to what the launch does and not `cited`; else how many each release lacks."""
     counts = {f"{PACKAGES[item.upstream.package]} {item.release}": len(item.touching) for item in found}
     parts = [f"{name}: {count}" for name, count in counts.items() if count]
     if not parts:

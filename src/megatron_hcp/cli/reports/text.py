@@ -83,12 +83,12 @@ def report_lines(
 
 
 def _waits(report: Report, finding: Finding) -> bool:
-    """Whether a finding is told once the launch passes: nobody acts on it while something else stops the job."""
+    """Whether a finding is told once the launch passes: nobody acts on it before."""
     return finding.severity == "info" and report.failed()
 
 
 def _with_few_fixes(finding: Finding) -> Finding:
-    """What else would satisfy a guard of upstream's stands in the JSON: a person looks at the nearest changes."""
+    """The nearest changes that satisfy a guard of upstream's; the JSON has all."""
     return finding._replace(fixes=finding.fixes[:_MOST_OF_A_GUARD]) if finding.problem.guard else finding
 
 

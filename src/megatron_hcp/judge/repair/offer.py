@@ -20,7 +20,7 @@ _LAYOUT = ("tp", "pp", "ep", "etp")
 _KEPT = ("cp", "seq_length", "global_batch_size")
 """What a job is about: a fix that makes it smaller solves no more errors than another one."""
 _MEETING = frozenset(("SLURM013", "SLURM014"))
-"""What more nodes need beside their number, and no fix can write: the name of a node, and ranks of their own."""
+"""What more nodes need beside their number, and no fix can write: a node's name."""
 _MEET = "--rdzv-backend c10d --rdzv-endpoint HOST:29500"
 _MANY = 4
 """How many fixes of the cause are offered for a finding that follows from it."""

@@ -69,10 +69,7 @@ def fixes_for(launch: Launch, refusal: Refusal, context: Iterable[Spot] = ()) ->
 
 
 def _renamed(launch: Launch, refusal: Refusal) -> Iterator[Fix]:
-    """The written option under the name that upstream's message says to use: "…, use --micro-batch-size instead".
-
-    Not where the new one has another unit: --warmup counted percent, --lr-warmup-fraction does not.
-    """
+    """The written option under the name that upstream's message says to use, if it has the same unit (no fraction)."""
     written = [spot.key for name, _ in refusal.values if (spot := spot_of(launch, refusal.key_of(name))).is_written]
     _, _, rest = refusal.guard.message.partition(" use --")
     new = rest.partition(" ")[0].replace("-", "_")

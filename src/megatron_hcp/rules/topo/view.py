@@ -87,10 +87,9 @@ def suits_inner_level(v: View, inner: int) -> bool:
 
 
 def fits_a_gpu(v: View, **sizes: int) -> bool:
-    """Whether some GPU may hold what a rank of Megatron-LM keeps of the dense layers' parameters with other `sizes`.
+    """Whether some GPU may hold a rank's dense layers with other `sizes`: what isn't known counts nothing.
 
-    At least 4 bytes of each parameter (weights and gradients), and 12 of the optimizer's, which the data-parallel ranks
-    may share. What isn't known counts nothing.
+    A parameter takes at least 4 bytes (weight and gradient), and 12 of the optimizer that ranks of DP may share.
     """
     from megatron_hcp.cost.gpus import GPUS
 
