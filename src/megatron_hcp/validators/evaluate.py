@@ -50,19 +50,29 @@ class Evaluation(Objects):
         self.blocked: set[Guard] = set()
         """Guards that depend on something of upstream's which could not be read."""
         self._results: dict[Any, tuple[Any, int]] = program.kept.setdefault("results", {})
-        self._traces = 0  # how often a guard spoke, or the machine was asked
+        self._traces = 0  # how often a guard spoke, or the machine was asked or changed
+        self._variables: dict[str, Any] = {}
+        """What upstream itself sets of the environment; None for a variable that it unsets."""
         self._calls: list[Unit] = []
 
     def outside(self, name: str, given: list[Any]) -> Any:
         self._traces += 1
+        if name == "env" and isinstance(given[0], str) and given[0] in self._variables:
+            value = self._variables[given[0]]
+            return given[1] if value is None and len(given) > 1 else value
         return self._outside(name, given)
+
+    def set_variable(self, name: Any, value: Any) -> None:
+        self._traces += 1
+        if isinstance(name, str):
+            self.journal.put(self._variables, name, value)
 
     def call_unit(self, name: str, given: list[Any], named: dict[str, Any]) -> Any:
         unit = self._unit(name)
         if unit is None or len(self._calls) >= _DEEPEST:
             return NOT_READ
         if unit.kind == "class":
-            self._refuse_unknown(unit, named)
+            self._refuse_unknown(unit, named, "config")
             return self._construct(unit, given, named)
         if not (is_plain(given) and is_plain(named.values())):
             return self._run(unit, given, named)
@@ -248,13 +258,19 @@ class Evaluation(Objects):
         else:
             self.refusals.append(Refusal(self._guard(line), values))
 
-    def _refuse_unknown(self, unit: Unit, named: dict[str, Any]) -> None:
+    def made(self, kind: str, fields: dict[str, Any], key: str | None) -> Any:
+        unit = self._unit(kind)
+        if unit is not None and key is not None:
+            self._refuse_unknown(unit, fields, key)
+        return super().made(kind, fields, key)
+
+    def _refuse_unknown(self, unit: Unit, named: dict[str, Any], section: str) -> None:
         """Refuses an argument that a dataclass lacks, where all its fields are known."""
         unknown = named.keys() - self.defaults_of(unit.name).keys()
         if unknown and self.method_of(unit.name, "__init__") is None and not self.has_unread_base(unit):
             name = min(unknown)
             said = f"{unit.name}.__init__() got an unexpected keyword argument {name!r}"
-            self.refuse(f"hasattr({unit.name}, {name!r})", said, ((f"config.{name}", named[name]),))
+            self.refuse(f"hasattr({unit.name}, {name!r})", said, ((f"{section}.{name}", named[name]),))
 
     def _is_open(self, line: str, unknown: list[NotKnown]) -> None:
         self._traces += 1

@@ -158,7 +158,9 @@ def _refused(launch: Launch, judged: Judgement, refusal: Refusal, releases: tupl
         found.append(_refused_at(launch, program, refusal, releases, context))
         if any(spot.is_written for spot in found[-1].spots):
             return found[-1]
-    return found[0]
+    from megatron_hcp.judge.start.leading import leading_to  # few refusals read nothing that is written
+
+    return found[0]._replace(spots=(*found[0].spots, *leading_to(launch, judged, refusal)))
 
 
 def _refused_at(
