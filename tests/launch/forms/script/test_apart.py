@@ -80,7 +80,8 @@ def test_variables_that_placeholders_leave_without_a_value_are_noted(lines: list
 
 
 def test_what_bash_reads_from_is_no_placeholder() -> None:
-    script = f"A='<Specify path>'\nB=$(sort <Path >x)\nC=<(sort x)\n# D=<Path>\n{START} --num-layers 2"
+    shown = "cat >&2 <<'END'\nE=<path to data>\nEND"
+    script = f"A='<Specify path>'\nB=$(sort <Path >x)\nC=<(sort x)\n# D=<Path>\n{shown}\n{START} --num-layers 2"
     (reading,) = read_launches(script, "x.sh")
     assert not any("placeholder" in one for one in reading.notes)
 
