@@ -31,10 +31,12 @@ _OF_THE_OPERATOR = ("RANK", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT", "WORLD_SI
 def refuse_what_no_job_can_carry(launch: Launch, taken: Taken) -> None:
     """Refuses a heterogeneous job, and a launch among whose words is a placeholder."""
     text = without_shown((launch.reading.text or "").encode("utf-8", "replace")).decode()
+    srun = taken.of("srun")
+    group = srun.get("het_group") or srun.get("pack_group")
     for number, line in enumerate(text.splitlines(), 1):
-        if re.match(r"#SBATCH\s+(?:hetjob|packjob)\b", line):
+        if group is not None or re.match(r"#SBATCH\s+(?:hetjob|packjob)\b", line):
             raise HcpError(
-                f"{taken.where(None, number)}: found a heterogeneous job",
+                f"{taken.where(group, number)}: found a heterogeneous job",
                 wanted="one with a single component, which is all that a rendered job can have",
                 do="render the component that trains by itself",
             )
