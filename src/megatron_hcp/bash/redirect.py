@@ -10,7 +10,7 @@ from posixpath import basename, normpath
 from megatron_hcp.bash.assign import fields
 from megatron_hcp.bash.expand import value
 from megatron_hcp.bash.paths import below, seen_from_folder
-from megatron_hcp.bash.reason import WhyUnknown
+from megatron_hcp.bash.reason import ByVariable, WhyUnknown
 from megatron_hcp.bash.syntax import Command, Pipeline, Redirected, Statement
 from megatron_hcp.bash.value import Field, Hole, Lit, OneOf, Value, text_of
 from megatron_hcp.bash.walker import Status, Walker
@@ -128,7 +128,8 @@ def _with_variables(path: Value) -> str:
 
 def _variable(part: Hole | OneOf) -> str:
     """`${NAME}`; "" where it is no variable, or one that a file which nobody reads may set meanwhile."""
-    if not isinstance(part, Hole) or part.taken_in is not None or getattr(part.reason, "giver", ""):
+    may_change = isinstance(part.reason, ByVariable) and part.reason.giver
+    if not isinstance(part, Hole) or part.taken_in is not None or may_change:
         return ""
     name = part.variable or part.outside
     return name and f"${{{name}}}"
