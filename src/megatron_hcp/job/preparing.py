@@ -101,6 +101,12 @@ class Preparing:
         self.check_launch("with the versions on the nodes", facts)
         self._place_ranks(reports)
 
+    def still_waits_for(self, names: Sequence[str]) -> str:
+        """Which nodes have not reported yet, in words; "" if all have, or were not asked to."""
+        told = [self.folder.is_told(f"nodes/{index}") for index in range(len(names))]
+        silent = ", ".join(name for name, has in zip(names, told, strict=True) if not has)
+        return f"{silent} had not reported yet" if silent and self.phase == 1 else ""
+
     def _reports(self, names: Sequence[str]) -> list[dict[str, Any]]:
         def all_in() -> bool:
             self.still()
