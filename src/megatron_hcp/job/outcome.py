@@ -29,8 +29,8 @@ class AttemptEnd(NamedTuple):
     `unfit`: nodes that failed their health checks. `stalled`: why the watchdog ended the training, or "".
     `at_fault`: the node whose hardware is at fault according to the logs, or "". `max_requeues`: None if the job is
     never requeued. `has_progress`: a checkpoint was written in this attempt. `finished`: whether the training did all
-    of its iterations; None if nothing says so. `all_saved`: a checkpoint holds the last of them. `steps`: how far it got, in words. `cause`: what the logs give as the
-    reason of a failure, or "".
+    of its iterations; None if nothing says so. `all_saved`: a checkpoint holds the last of them. `steps`: how far it
+    got, in words. `cause`: what the logs give as the reason of a failure, or "".
     `lost_node`: Slurm's reason if it ended the job for a failed node, or "". `in_pod`: it ran in Kubernetes.
     """
 
