@@ -21,7 +21,7 @@ _SHOWN = (
     rb"(?:[ \t]*1?>&[ \t]*2)?[ \t\r]*$"
 )
 """A here-document that is only printed, as a usage message is."""
-_UNFILLED = r"(--[\w-]{1,80})[ =](<[A-Za-z][\w./-]{0,80}(?: [\w./-]{1,80}){0,8}>)(?=[ \t\r\\]|$)"
+_UNFILLED = r"(?<![\w-])(--[\w-]{1,80})[ =](<[A-Za-z][\w./-]{0,80}(?: [\w./-]{1,80}){0,8}>)(?=[ \t\r\\]|$)"
 """An unquoted `--load <path to checkpoint>`: bash reads from the file `path`, and gives the option the next word."""
 _BLANK_AFTER = re.compile(rb"\\[ \t\r]+$")
 
@@ -101,11 +101,27 @@ def without_shown(data: bytes) -> bytes:
     """A script with blanks for the here-documents that it only prints."""
     parts, place = [], 0
     for start in re.finditer(_SHOWN, data) if b"<<" in data else ():
-        its_end = re.compile(rb"(?m)^\t*" + start[1] + rb"\r?$")
-        if start.start() >= place and (end := its_end.search(data, start.end())):
-            parts += [data[place : start.end()], re.sub(rb"[^\n]", b" ", data[start.end() : end.start()])]
-            place = end.start()
+        if start.start() < place:
+            continue
+        end = _line_of(data, start[1], start.end())
+        if end < 0:  # bash reads on to the end of the file
+            break
+        parts += [data[place : start.end()], re.sub(rb"[^\n]", b" ", data[start.end() : end])]
+        place = end
     return b"".join([*parts, data[place:]])
+
+
+def _line_of(data: bytes, word: bytes, start: int) -> int:
+    """Where the next line begins that is this word, behind tabs; -1 if there is none."""
+    while (start := data.find(word, start + 1)) >= 0:
+        begin = data.rfind(b"\n", 0, start) + 1
+        if not data[begin:start].strip(b"\t") and data[start + len(word) : start + len(word) + 1] in (
+            b"\n",
+            b"\r",
+            b"",
+        ):
+            return begin
+    return -1
 
 
 def unfilled_in(line: str) -> Iterator[tuple[str, str]]:
