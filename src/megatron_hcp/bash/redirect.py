@@ -121,13 +121,13 @@ def _name(w: Walker, file: Value) -> str:
 
 
 def _with_variables(path: Value) -> str:
-    """A path that begins with a variable from outside, by its name: `$HOME/ckpt`; "" for any other."""
+    """A path that begins with a variable from outside: `$HOME/ckpt`; "" for any other."""
     names = [part.text if isinstance(part, Lit) else _variable(part) for part in path]
     return "".join(names) if names and all(names) and names[0].startswith("$") else ""
 
 
 def _variable(part: Hole | OneOf) -> str:
-    """`${NAME}`; "" where it is no variable, or one that a file which nobody reads may set meanwhile."""
+    """`${NAME}`; "" where it is none, or a file may set it meanwhile."""
     may_change = isinstance(part.reason, ByVariable) and part.reason.giver
     if not isinstance(part, Hole) or part.taken_in is not None or may_change:
         return ""

@@ -36,7 +36,7 @@ _IS_BASH_5 = "if ((BASH_VERSINFO[0] < 5)); then echo 'wanted bash 5, for $0' >&2
 _SHORTEST = 6
 """Characters of a credential that is told from other text by them."""
 _NO_CREDENTIAL = re.compile(r"(?i)(?:change|your|replace|insert|enter|fill|put)(?:[_-][a-z_-]+|me|this)")
-"""A text that stands for one, and for anything else that is still to be filled in: `CHANGE_THIS`."""
+"""A text that is still to be replaced: `CHANGE_THIS`."""
 _PROGRAMS = frozenset(
     "awk basename bc cat cut date dirname echo expr find git grep head hostname id jq ls mktemp nproc nvidia-smi paste "
     "printf ps pwd python python3 readlink realpath scontrol sed seq shuf sort stat tail test tr uname uniq wc which "

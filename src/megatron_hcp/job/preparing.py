@@ -102,9 +102,8 @@ class Preparing:
         self._place_ranks(reports)
 
     def still_waits_for(self, names: Sequence[str]) -> str:
-        """Which nodes have not reported yet, in words; "" if all have, or were not asked to."""
-        told = [self.folder.is_told(f"nodes/{index}") for index in range(len(names))]
-        silent = ", ".join(name for name, has in zip(names, told, strict=True) if not has)
+        """Which nodes have not reported yet, in words; "" if all have."""
+        silent = ", ".join(name for index, name in enumerate(names) if not self.folder.is_told(f"nodes/{index}"))
         return f"{silent} had not reported yet" if silent and self.phase == 1 else ""
 
     def _reports(self, names: Sequence[str]) -> list[dict[str, Any]]:

@@ -16,10 +16,7 @@ _ARGUMENT = re.compile(r"--[A-Za-z]|[+~]*[A-Za-z_]\w*(\.\w+)+=")
 """An option, or an override of a key with a dot: no command begins like this."""
 _PLACEHOLDER = rb"(?m)^[ \t]*(?:export[ \t]+)?([A-Za-z_]\w{0,60})=(<[A-Za-z][^<>\n]{0,80}>)"
 """An unquoted `NAME=<Specify path>`: bash takes what follows `<` for a file, and fails where `>` ends the line."""
-_SHOWN = (
-    rb"(?m)^[^\n#]{0,80}\bcat(?:[ \t]*1?>&[ \t]*2)?[ \t]*<<-?[ \t]*['\"\\]?([A-Za-z_]\w{0,60})['\"]?"
-    rb"(?:[ \t]*1?>&[ \t]*2)?[ \t\r]*$"
-)
+_SHOWN = rb"(?m)\bcat[ \t12>&]*<<-?[ \t]*['\"\\]?([A-Za-z_]\w{0,60})['\"]?[ \t12>&\r]*$"
 """A here-document that is only printed, as a usage message is."""
 _UNFILLED = r"(?<![\w-])(--[\w-]{1,80})[ =](<[A-Za-z][\w./-]{0,80}(?: [\w./-]{1,80}){0,8}>)(?=[ \t\r\\]|$)"
 """An unquoted `--load <path to checkpoint>`: bash reads from the file `path`, and gives the option the next word."""
@@ -104,7 +101,7 @@ def without_shown(data: bytes) -> bytes:
         if start.start() < place:
             continue
         end = _line_of(data, start[1], start.end())
-        if end < 0:  # bash reads on to the end of the file
+        if end < 0:
             break
         parts += [data[place : start.end()], re.sub(rb"[^\n]", b" ", data[start.end() : end])]
         place = end
@@ -133,16 +130,15 @@ def unfilled_in(line: str) -> Iterator[tuple[str, str]]:
 
 
 def refuse_unfilled(text: str, target: str) -> None:
-    """Refuses a script, in which no training was found, for what may have hidden it.
+    """Refuses a script in which a placeholder hides the training: bash takes its words for files.
 
     Raises:
-        HcpError: a placeholder stands where bash takes its words for files.
+        HcpError: there is one.
     """
     for number, line in enumerate(without_shown(text.encode("utf-8", "replace")).split(b"\n"), 1):
         for option, shown in unfilled_in(line.decode("utf-8", "replace")):
             raise HcpError(
-                f"found the placeholder {shown} after {option}: bash reads from a file of that name, and no training "
-                "command is left",
+                f"found the placeholder {shown} after {option}, and no training command is left",
                 wanted="a value",
                 do="replace it",
                 at=(target, number),

@@ -101,10 +101,7 @@ def slurm_options(items: Sequence[Item], start: int, program: str) -> Options:
 
 
 def srun_options(items: Items, start: int) -> tuple[Options, Items]:
-    """The options of srun, and the words up to the next component of a heterogeneous step: `srun a : b` starts two.
-
-    A step with more than one has `het_group`, whether or not it is given.
-    """
+    """The options of srun, and the words of the first component: `srun a : b` has two, and then `het_group` too."""
     options = slurm_options(items, start, "srun")
     for place in range(options.rest, len(items)):
         item = items[place]

@@ -175,7 +175,7 @@ class RunWords:
 
 
 def _from_outside(text: str) -> set[str]:
-    """The variables that a text of this module takes from outside."""
+    """The variables that a text takes from outside."""
     return {*re.findall(r"\$\{(\w+)-\}", text)}
 
 
