@@ -101,6 +101,11 @@ class Preparing:
         self.check_launch("with the versions on the nodes", facts)
         self._place_ranks(reports)
 
+    def still_waits_for(self, names: Sequence[str]) -> str:
+        """Which nodes have not reported yet, in words; "" if all have."""
+        silent = ", ".join(name for index, name in enumerate(names) if not self.folder.is_told(f"nodes/{index}"))
+        return f"{silent} had not reported yet" if silent and self.phase == 1 else ""
+
     def _reports(self, names: Sequence[str]) -> list[dict[str, Any]]:
         def all_in() -> bool:
             self.still()
