@@ -67,11 +67,13 @@ class Evaluation(Repeated):
         return known[0]
 
     def _once(self, unit: Unit, given: list[Any], named: dict[str, Any]) -> Any:
-        return self.once(call_of(unit.name, given, named), lambda: self._run(unit, given, named))
+        call = None if self.maybe else call_of(unit.name, given, named)
+        return self._run(unit, given, named) if call is None else self.once(call, lambda: self._run(unit, given, named))
 
     def _construct(self, unit: Unit, given: list[Any], named: dict[str, Any], key: str | None = None) -> Any:
         made = super()._construct
-        return self.once(call_of(unit.name, given, named, key), lambda: made(unit, given, named, key))
+        call = None if self.maybe else call_of(unit.name, given, named, key)
+        return made(unit, given, named, key) if call is None else self.once(call, lambda: made(unit, given, named, key))
 
     def _run(self, unit: Unit, given: list[Any], named: dict[str, Any]) -> Any:
         frame: dict[str, Any] = {}

@@ -60,10 +60,8 @@ class Repeated(Objects):
     def once(self, call: Any, run: Callable[[], Any]) -> Any:
         """What a run comes to that depends on `call`, who calls, the machine and whether a guard has refused.
 
-        Without a call, and under an unknown condition, on which what is left would depend, it runs.
+        Not for a run under an unknown condition: what it leaves depends on that.
         """
-        if call is None or self.maybe:
-            return run()
         key = call, bool(self.refusals), self.calls[-1].name if self.calls else ""
         for came in self._came.get(key, ()):
             if all(exact(self.outside(name, given)) == answer for name, given, answer in came.asked):
