@@ -12,7 +12,7 @@ from typing import Any
 from megatron_hcp.pretend.late import mark, replace, replace_everywhere
 from megatron_hcp.pretend.record import RECORD
 from megatron_hcp.pretend.stages import and_no_further
-from megatron_hcp.pretend.stand_ins.packages import ImportedParts, only_import, take_flash_attention_by_name
+from megatron_hcp.pretend.stand_ins.packages import ImportedParts, only_import, build_towers
 
 STANDS_FOR = "packages that ms-swift only imports, the model's tokenizer and weights, the data set's length"
 CANNOT_TELL = "data, templates, rollouts, the training step; a vision tower's attention; whether a checkpoint fits"
@@ -70,7 +70,7 @@ def late() -> None:
         for method in ("from_pretrained", "from_config"):
             if hasattr(kind, method):
                 setattr(kind, method, _without_code(getattr(kind, method)))
-    take_flash_attention_by_name()
+    build_towers()
     for path, stage in _BEGINS:
         mark(path, stage)
     trainer: Any = importlib.import_module(_BASE).BaseMegatronTrainer
