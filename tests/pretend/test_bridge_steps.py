@@ -93,11 +93,11 @@ PACKAGES = {
     "src/megatron/bridge/training/pretrain.py": "def pretrain(config, step): print('ours', vars(config.model))",
     "src/megatron/bridge/training/gpt_step.py": "forward_step = 1",
     "src/megatron/bridge/training/utils/__init__.py": "",
-    "src/megatron/bridge/training/utils/omegaconf_utils.py": "def process_config_with_overrides(made, cli_overrides): pass",
+    "src/megatron/bridge/training/utils/omegaconf_utils.py": "def process_config_with_overrides(*_, **__): pass",
 }
 THEIRS = {
     "scripts/training/recipe_runner.py": "RECIPE_ENV_BOOTSTRAP_MARKER = 'M'; TRAIN_FUNCTIONS = {}",
-    "scripts/training/run_recipe.py": "import os\ndef main(words): print('theirs', words, os.environ['M'] == str(os.getpid()))",
+    "scripts/training/run_recipe.py": "import os\ndef main(words): print('theirs', words, os.environ['M'] > '')",
 }
 RECIPE = """
 from types import SimpleNamespace

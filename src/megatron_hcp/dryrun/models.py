@@ -38,7 +38,7 @@ _FAMILIES = (
     (r"nvidia/Nemotron-3-Nano-Omni-", *["NemotronH_Nano_Omni_Reasoning_V3"] * 2, "llm_config"),
     (r"LGAI-EXAONE/K-EXAONE-", "ExaoneMoEForCausalLM", "exaone_moe", ""),
 )
-"""Models whose sizes alone make a config.json, and where in it they stand: what else it has are its class's defaults."""
+"""Models whose sizes alone make a config.json, and where in it they stand: the rest are its class's defaults."""
 _OF_DEFAULTS = (
     "Qwen/Qwen2-Audio-7B-Instruct",
     "zai-org/GLM-4.5V",

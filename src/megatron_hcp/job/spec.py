@@ -57,9 +57,10 @@ class JobSpec(NamedTuple):
 
     `gpus_to_see`: how many GPUs each node must show; 0 for any number. `check`: arguments of `hcp check` (None: not
     checked), which gets the launch's words from `check_skip` on, and CUDA_DEVICE_MAX_CONNECTIONS if
-    `check_connections`. `dryrun`: arguments of `hcp dryrun` beside those of the check (None: not run). `ranks`: the sizes that decide which rank belongs where (None: not known before training).
-    `communication`: arguments of the test of the groups (None: not tested). `shared`: folders that every node must
-    see. `requeue`: how often the job may be started again; None if never.
+    `check_connections`. `dryrun`: arguments of `hcp dryrun` beside those of the check (None: not run). `ranks`: the
+    sizes that decide which rank belongs where (None: not known before training). `communication`: arguments of the
+    test of the groups (None: not tested). `shared`: folders that every node must see. `requeue`: how often the job
+    may be started again; None if never.
     """
 
     start: Literal["srun", "torchrun", "ft_launcher", "ray", "verify"]

@@ -98,7 +98,7 @@ def _gemm_gives(A: Any, B: Any, *_: Any, layout: str = "TN", **__: Any) -> tuple
 
 @stands_for("transformer_engine.gemm", _gemm_gives)
 def _gemm(A: Any, B: Any, *_: Any, out_dtype: Any = None, layout: str = "TN", **__: Any) -> Any:
-    """As cuBLAS has it, B times A, each transposed where its letter of the layout says so; and no gradient of a bias."""
+    """As cuBLAS has it, B times A, each transposed where the layout's letter says so; and no gradient of a bias."""
     left, right = B.t() if layout[1] == "T" else B, A.t() if layout[0] == "T" else A
     return (left @ right.to(left.dtype)).to(out_dtype or B.dtype), None, None, None
 

@@ -12,7 +12,7 @@ from typing import Any
 from megatron_hcp.pretend.late import mark, replace, replace_everywhere
 from megatron_hcp.pretend.record import RECORD
 from megatron_hcp.pretend.stages import and_no_further
-from megatron_hcp.pretend.stand_ins.packages import ImportedParts, only_import, build_towers
+from megatron_hcp.pretend.stand_ins.packages import ImportedParts, build_towers, only_import
 
 STANDS_FOR = "packages that ms-swift only imports, the model's tokenizer and weights, the data set's length"
 CANNOT_TELL = "data, templates, rollouts, the training step; a vision tower's attention; whether a checkpoint fits"

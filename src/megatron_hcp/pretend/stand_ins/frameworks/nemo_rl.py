@@ -9,7 +9,7 @@ from typing import Any
 from megatron_hcp.pretend.late import mark, replace
 from megatron_hcp.pretend.record import RECORD
 from megatron_hcp.pretend.stages import and_no_further
-from megatron_hcp.pretend.stand_ins.packages import only_import, build_towers
+from megatron_hcp.pretend.stand_ins.packages import build_towers, only_import
 
 STANDS_FOR = "Ray, rollout engines, the model's tokenizer and weights"
 CANNOT_TELL = "data, rollouts, the training step, the reference model, whether a checkpoint fits"

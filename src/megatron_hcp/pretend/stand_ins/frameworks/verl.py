@@ -18,7 +18,7 @@ from megatron_hcp.pretend.stand_ins.contract import stands_for
 from megatron_hcp.pretend.stand_ins.device import CUDA
 from megatron_hcp.pretend.stand_ins.frameworks import padding
 from megatron_hcp.pretend.stand_ins.kernel import kernel
-from megatron_hcp.pretend.stand_ins.packages import only_import, build_towers
+from megatron_hcp.pretend.stand_ins.packages import build_towers, only_import
 from megatron_hcp.proofs.te_cpu.absent import empty_module
 
 STANDS_FOR = "Ray, vLLM and SGLang, the model's weights and tokenizer, all but the first micro-batches of an update"
