@@ -45,22 +45,6 @@ megatron.core.pipeline_parallel.utils.set_ideal_affinity_for_current_gpu
 """.split()
 _ENERGON = "megatron.bridge.data.builders.energon.EnergonDatasetConfig.validate"
 """It asks for a path, which a recipe leaves to the launch."""
-_STEPS = (
-    ("nemotron_nano_v2_vl_", "training.llava_step"),
-    ("nemotron_omni_", "training.nemotron_omni_step"),
-    ("qwen2_audio_", "training.audio_lm_step"),
-    ("qwen3_omni_", "models.qwen_omni.qwen3_omni_step"),
-    ("qwen3_vl_", "models.qwen_vl.qwen3_vl_step"),
-    ("qwen35_vl_", "models.qwen_vl.qwen3_vl_step"),
-    ("step37_", "models.stepfun.step37_flickr8k_step"),
-    ("flux_", "diffusion.models.flux.flux_step"),
-    ("wan_", "diffusion.models.wan.wan_step"),
-    *(
-        (f"{name}_", "training.vlm_step")
-        for name in "gemma3_vl gemma4_vl glm_45v kimi_k25_vl ministral3 qwen25_vl".split()
-    ),
-)
-"""How a recipe's name begins, and the module of the step that Bridge's scripts/training run it with."""
 _FEWEST = 4
 """Micro-batches of a step, where the pipeline doesn't need more."""
 
@@ -75,15 +59,6 @@ def load() -> None:
         distill.DistillationModel = type("DistillationModel", (), {})
     for part in ("recipes", "training.pretrain", "training.gpt_step"):
         importlib.import_module(f"megatron.bridge.{part}")
-
-
-def step_of(recipe: str) -> Any:
-    """The forward step that Bridge's own scripts take for a recipe, by its name; a model of text has gpt_step's."""
-    path = next((path for starts, path in _STEPS if recipe.startswith(starts)), "training.gpt_step")
-    step: Any = importlib.import_module(f"megatron.bridge.{path}")
-    if hasattr(step, "forward_step"):
-        return step.forward_step
-    return next(kind for name, kind in vars(step).items() if name.endswith("ForwardStep"))()
 
 
 def late() -> None:
