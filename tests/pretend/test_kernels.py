@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 
+from megatron_hcp.pretend.stand_ins.files import share
 from megatron_hcp.pretend.stand_ins.frameworks.verl import linear_cross_entropy
 from megatron_hcp.pretend.stand_ins.kernels import DSA, KERNELS
 from megatron_hcp.pretend.stand_ins.transformer_engine import _gemm, _mlp
@@ -119,3 +120,10 @@ def test_a_fused_mlp_gives_what_it_gets_and_a_gradient_to_each_weight(returns_bi
     out = told[0] if returns_bias else told
     out.sum().backward()
     assert out.shape == (TOKENS, 1, WIDTH) and all(weight.grad.shape == weight.shape for weight in weights)
+
+
+def test_a_tensor_that_shares_anothers_storage_has_room_again() -> None:
+    given, of = (torch.empty(TOKENS, device="meta") for _ in range(2))
+    given.untyped_storage().resize_(0)
+    share(given, of)
+    assert given.untyped_storage().nbytes() == of.untyped_storage().nbytes() == 4 * TOKENS
