@@ -43,8 +43,8 @@ megatron.bridge.training.checkpointing._load_checkpoint_from_path
 megatron.bridge.training.train.get_tensor_shapes_adjust_fn_for_distillation
 megatron.core.pipeline_parallel.utils.set_ideal_affinity_for_current_gpu
 """.split()
-_ENERGON = "megatron.bridge.data.builders.energon.EnergonDatasetConfig.validate"
-"""It asks for a path, which a recipe leaves to the launch."""
+_ASK_FOR_PATHS = ("builders.energon.EnergonDatasetConfig", "sources.hf.HFDatasetSourceConfig")
+"""Data whose configuration refuses what a recipe leaves to the launch."""
 _FEWEST = 4
 """Micro-batches of a step, where the pipeline doesn't need more."""
 
@@ -67,7 +67,8 @@ def late() -> None:
         replace_everywhere(name, lambda *_, **__: None)
     replace_everywhere("megatron.bridge.data.loaders.get_train_valid_test_num_samples", _few_samples)
     build_towers()
-    replace(_ENERGON, lambda *_, **__: None)
+    for kind in _ASK_FOR_PATHS:
+        replace(f"megatron.bridge.data.{kind}.validate", lambda *_, **__: None)
     replace_everywhere("transformers.dynamic_module_utils.get_class_from_dynamic_module", _tower)
     setup: Any = importlib.import_module("megatron.bridge.training.setup")
     setup.setup_data_iterators = _or_text(setup.setup_data_iterators)
