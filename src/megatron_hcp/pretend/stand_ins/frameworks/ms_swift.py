@@ -58,6 +58,16 @@ def load() -> None:
         importlib.import_module(part)
 
 
+    take_release_from(importlib.import_module("megatron.core"))
+
+
+def take_release_from(core: Any) -> None:
+    """Which megatron-core is installed: the tree that runs, whatever lies beside it."""
+    metadata: Any = importlib.import_module("importlib.metadata")
+    installed = metadata.version
+    metadata.version = lambda name: core.__version__ if name == "megatron-core" else installed(name)
+
+
 def late() -> None:
     for path in _NOTHING:
         replace(path, lambda *_, **__: None)
