@@ -96,7 +96,8 @@ def real_call(function: Any, *args: Any, **kwargs: Any) -> Any:
 def build_towers() -> None:
     """A model of transformers, such as a vision tower, is built on the GPU, and without a look for FlashAttention."""
     model: Any = importlib.import_module("transformers").PreTrainedModel
-    real, build = (getattr(model, name, None) for name in ("_check_and_adjust_attn_implementation", "_from_config"))
+    real: Any = getattr(model, "_check_and_adjust_attn_implementation", None)
+    build: Any = getattr(model, "_from_config", None)
 
     def check(self: Any, wanted: str | None, *args: Any, **kwargs: Any) -> Any:
         return wanted if str(wanted).startswith("flash_attention") else real(self, wanted, *args, **kwargs)
