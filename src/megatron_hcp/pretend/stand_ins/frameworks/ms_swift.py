@@ -57,7 +57,6 @@ def load() -> None:
     for part in ("mcore_bridge.bridge.gpt_bridge", "swift.megatron.pipelines.train.rlhf", "swift.megatron.trainers"):
         importlib.import_module(part)
 
-
     take_release_from(importlib.import_module("megatron.core"))
 
 
