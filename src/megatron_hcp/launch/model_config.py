@@ -117,7 +117,7 @@ def public_sizes(model: str) -> dict[str, Any]:
     except HcpError:
         fields = fields_of(model)
         sizes = {_NAMED[name]: value for name, value in fields.items() if name in _NAMED and value is not None}
-        return sizes | fields.get("config", {})
+        return {**sizes, **fields.get("config", {})}
 
 
 def _parsed(text: str, name: str) -> tuple[dict[str, Any], dict[str, Location]]:
