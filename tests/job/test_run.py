@@ -9,6 +9,7 @@ import time
 
 import pytest
 
+from support.needs import UPSTREAM
 from support.processes import HANG_S
 
 LAUNCH = ["--context-parallel-size", "1", "--num-layers", "2", "--seq-length", "8192"]
@@ -100,6 +101,23 @@ def test_a_launch_with_an_error_is_not_trained(ended, tmp_path):
 def test_an_undecided_launch_trains_with_a_warning(ended):
     _, verdict, out = ended(check=["--dialect=bridge"], words=["model.context_parallel_size=2"])
     assert verdict["status"] == "completed" and "hcp check left the launch undecided" in out
+
+
+@pytest.mark.slow
+def test_a_dry_run_that_decides_nothing_lets_the_launch_train_with_a_warning(ended):
+    _, verdict, out = ended(check=CHECK, dryrun=["--upstream=megatron-lm=nowhere"])
+    assert verdict["status"] == "completed" and "hcp dryrun decides nothing: " in out and "nowhere" in out, out
+
+
+@pytest.mark.slow
+@pytest.mark.torch
+@pytest.mark.upstream
+def test_what_upstreams_own_code_refuses_is_not_trained(ended):
+    tree = UPSTREAM / "megatron-core-0.17.1"
+    _, verdict, out = ended(check=CHECK, dryrun=[f"--upstream={tree}"], words=[*LAUNCH, "--hidden-size", "100"])
+    assert verdict["status"] == "stopped", out
+    assert verdict["reason"].startswith("upstream's own code refuses the launch: "), verdict
+    assert "refused in " in verdict["reason"] and ".py:" in verdict["reason"]
 
 
 @pytest.mark.slow
