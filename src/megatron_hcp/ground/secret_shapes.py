@@ -13,13 +13,13 @@ _BEGINNINGS = (
     "xapp- ATATT glsa_ NRAK- sk_live_ sk_test_ rk_live_ rk_test_ sq0atp- "
     "cfk_ cfut_ cfat_ sb_secret_ tgp_v1_ KGAT_ aph0_ dckr_oat_ CCIPAT_ bkua_ pcsk_ CFPAT- ATCTT xwfp- glffct- glimt- "
     "glagent- gloas- GR1348941 glc_ sntryu_ shippo_live_ shippo_test_ duffel_live_ duffel_test_ sm_aat_ sm_pat_ "
-    "sm_sat_ pscale_oauth_ rdme_ xkeysib- FLWSECK_ fo1_ fm2_ fio-u- tk-us- sk_prod_ rk_prod_ v1.0-"
+    "sm_sat_ pscale_oauth_ rdme_ xkeysib- FLWSECK_ fm2_ fio-u- sk_prod_ rk_prod_"
 ).split()
 """How long tokens begin, as their issuers document them."""
 _COMMON = (
     "npm_ rubygems_ pul- gsk_ r8_ csk- rpa_ fw_ sbp_ nfp_ lin_api_ ntn_ secret_ figd_ whsec_ shpat_ shppa_ key- "
-    "vcp_ vci_ vca_ vcr_ vck_ shpca_ shpss_ pnu_ pnb_ jina_ fc- tvly-dev- tvly- llx- tfp_ napi_ ico- p8e- api_org_ sk_ "
-    "CLOJARS_ ak- as- EZAK EZTK LTAI AKLT AKID"
+    "vcp_ vci_ vca_ vcr_ vck_ shpca_ shpss_ pnu_ pnb_ jina_ tvly-dev- tvly- llx- tfp_ napi_ api_org_ "
+    "CLOJARS_ EZAK EZTK LTAI AKLT AKID"
 ).split()
 """As other names begin too: after these are 20 letters and digits without a separator."""
 _TOKENS = {
@@ -36,14 +36,23 @@ _TOKENS = {
     "bedrock-api-key-": r"bedrock-api-key-[\w+/=-]{20,}",
     "dapi": r"dapi[0-9a-f]{32}",
     "eyJ": r"eyJ[\w-]{8,2000}\.eyJ[\w-]{8,9000}\.[\w-]*",
+    "ak-": r"ak-[0-9A-Za-z]{22}",  # Modal
+    "as-": r"as-[0-9A-Za-z]{22}",
+    "fc-": r"fc-[0-9a-f]{32}",  # Firecrawl
+    "ico-": r"ico-[0-9A-Za-z]{32}",  # Infracost
+    "p8e-": r"p8e-[0-9a-z]{32}",  # Adobe
+    "sk_": r"sk_[0-9a-f]{48}",  # ElevenLabs
+    "tk-us-": r"tk-us-[\w-]{48}",  # Scalingo
+    "v1.0-": r"v1\.0-[0-9a-f]{24}-[0-9a-f]{100,}",  # Cloudflare
+    "fo1_": r"fo1_[\w-]{43}",  # Fly
     "fm1": r"fm1[ar]_[\w+/=-]{60,}",  # Fly
     "ms-": r"ms-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}",  # ModelScope
     "ops_": r"ops_eyJ[\w+/=-]{60,}",  # 1Password
     "pa-": r"pa-[\w-]{43}",  # Voyage
     "pat": r"pat[0-9A-Za-z]{14}\.[0-9a-f]{64}",  # Airtable
-    "pscale_pw_": r"pscale_pw_[\w=.-]{32,}",
+    "pscale_pw_": r"pscale_pw_[\w=.-]{10,}",
     "s-s4t2": r"s-s4t2(?:ud|af)-[0-9a-f]{64}",
-    "sgp_": r"sgp_(?:[0-9a-f]{16}_|local_)?[0-9a-f]{40}",
+    "sgp_": r"sgp_(?:[0-9a-f]{16}_|local_)?[0-9a-f]{16,40}",
     "sk.eyJ": r"sk\.eyJ[\w-]{20,}\.[\w-]{20,}",  # Mapbox
     "sntrys_": r"sntrys_[\w+/=-]{20,}",
     "v2.": r"v2\.(?:public|local)\.[\w-]{40,}(?:\.[\w-]+)?",  # PASETO
@@ -51,6 +60,7 @@ _TOKENS = {
 """What each begins with, and its pattern."""
 _TOKENS_WITH = {
     "-us": r"[0-9a-f]{32}-us\d{1,2}",  # Mailchimp
+    ".": r"[0-9a-f]{32}\.[0-9A-Za-z]{16}",  # Zhipu
     ".acc": r"(?:sc|ext|scauth|authress)_[0-9a-z]{5,30}\.[0-9a-z]{4,6}\.acc[_-][0-9a-z-]{10,32}\.[\w+/=-]{30,120}",
     ".atlasv1.": r"[0-9A-Za-z]{14}\.atlasv1\.[\w=-]{60,}",  # Terraform
     "256~": r"sha256~[\w-]{43}",  # OpenShift
@@ -133,12 +143,12 @@ _MARKS = {
 _AREAS = (*_MARKS, "SECRET", "CREDENTIAL", "_PW", "_PAT")
 OF_NAMES = frozenset(("TOKEN", "KEY", "SECRET", "PASS", "CREDENTIAL", "_PW", "_PAT", "SIG", "OOK", "EARER"))
 """The name of each credential has one of these."""
-_LONG = r"\b[\w~-]{16}"
+_LONG = r"\b[\w~-]{18}"
 """What each token and each line of a key has: without it none is looked for."""
-_BASE64 = r"[0-9A-Za-z+/]{24,}"
-_RUN = r"[0-9A-Za-z]{24,}"
+_BASE64 = r"[0-9A-Za-z+/]{30,}"
+_RUN = r"[0-9A-Za-z]{30,}"
 """What may be a token without a known beginning."""
-_HEAD = r"(?<![0-9A-Za-z])[0-9A-Za-z][\w/-][\w./-]"
+_HEAD = r"(?=([0-9A-Za-z][\w/-][\w./-]))[0-9A-Za-z]+"
 _HEADS: dict[str, list[str]] = {}
 """The marks of tokens by their first three characters: in few lines a word begins so."""
 for _mark in _TOKENS:
