@@ -348,6 +348,10 @@ def test_a_secret_is_told_by_where_it_stands(place: str) -> None:
     assert without_secrets(place.format("${SECRET}")) == place.format("${SECRET}")
 
 
+def test_a_line_of_a_key_needs_no_long_run_of_letters_and_digits() -> None:
+    assert without_secrets("x " + ("aB3cD4eF5gH6iJ7/" + "kL8mN9oP0qR1sT2+") * 2) == "x ***"
+
+
 def test_two_places_of_one_secret_hide_it_whole() -> None:
     assert without_secrets("sshpass -p sk-" + A[:20] + "%hunter2 ssh host") == "sshpass -p *** ssh host"
 
