@@ -143,7 +143,7 @@ _MARKS = {
 _AREAS = (*_MARKS, "SECRET", "CREDENTIAL", "_PW", "_PAT")
 OF_NAMES = frozenset(("TOKEN", "KEY", "SECRET", "PASS", "CREDENTIAL", "_PW", "_PAT", "SIG", "OOK", "EARER"))
 """The name of each credential has one of these."""
-_LONG = r"\b[\w~-]{18}"
+_LONG = r"\b[\w~-]{14}"
 """What each token and each line of a key has: without it none is looked for."""
 _BASE64 = r"[0-9A-Za-z+/]{30,}"
 _RUN = r"[0-9A-Za-z]{30,}"
