@@ -1,9 +1,10 @@
 """Holds `hcp plan --phases` against what people reported: runs that fit, and phases that ran out of memory.
 
 rl_cases.txt has the cases. Those whose name sorts first by a hash with `SEED` were looked at while the formulas were
-written, the others only when they were done; rl_cases_later.txt has those of an examiner, rl_cases_fresh.txt those of a
-third person, whose second half was run once the formulas were mended for the first. For each set: on which side of the
-limit the count is, and after that what is printed, where a tight step is no answer.
+written, the others only when they were done; rl_cases_later.txt has those of an examiner, rl_cases_fresh.txt and
+rl_cases_reports.txt those of a third and a fourth person, of which a second half was run once the formulas were mended
+for the first. For each set: on which side of the limit the count is, and after that what is printed, where a tight step
+is no answer.
 
     python lab plan/phases            # all sets
     python lab plan/phases --each     # every case
@@ -30,7 +31,9 @@ from megatron_hcp.plan.phases.read import rl_job
 from megatron_hcp.plan.question import question_of
 
 CASES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "rl_cases.txt")
-LATER, FRESH = (os.path.join(os.path.dirname(CASES), f"rl_cases_{name}.txt") for name in ("later", "fresh"))
+LATER, FRESH, REPORTS = (
+    os.path.join(os.path.dirname(CASES), f"rl_cases_{name}.txt") for name in ("later", "fresh", "reports")
+)
 FITS, ANY, UNCLEAR = "fits", "oom", "unclear"
 SEED = 34
 _UNKNOWN_BATCH = 64
@@ -116,8 +119,9 @@ def main() -> int:
     parser.add_argument("--each", action="store_true", help="print every case")
     each = parser.parse_args().each
     every: list[Score] = []
-    sets = (*halves(cases()), cases(LATER), *halves(cases(FRESH)))
-    for title, half in zip(("looked at", "kept apart", "later", "fresh, open", "fresh, sealed"), sets):
+    sets = (*halves(cases()), cases(LATER), *halves(cases(FRESH)), *halves(cases(REPORTS)))
+    titles = ("looked at", "kept apart", "later", "fresh, open", "fresh, sealed", "reports, open", "reports, sealed")
+    for title, half in zip(titles, sets):
         found = [_scored(case, each) for case in sorted(half) if case.says != UNCLEAR]
         every += found
         out = [item.is_right for item in found if item.is_out]

@@ -74,3 +74,24 @@ def test_verl_is_read_with_the_entropy_that_it_only_reports_and_with_its_chunks(
     assert rl_job("verl", settings, Layout(), 4096).logits == Logits(chunk=512, entropy=True)
     assert rl_job("verl", settings[:2], Layout(), 4096).logits.chunk == 2048
     assert rl_job("verl", settings[2:], Layout(), 4096).logits == Logits()
+
+
+@pytest.mark.parametrize(
+    ("framework", "before", "since", "name"),
+    [
+        ("verl", "0.4.1", "0.5.0", LOG_PROB),
+        ("nemo-rl", "0.3.1", "0.4.0", LOG_PROB),
+        ("nemo-rl", "0.6.0", "0.7.0", UPDATE),
+        ("slime", "0.2.1", "0.2.2", LOG_PROB),
+    ],
+)
+def test_a_release_without_a_setting_passes_over_it(framework: str, before: str, since: str, name: str) -> None:
+    """NeMo-RL's issue 2871: "logprob_chunk_size is ignored by the training loss path"."""
+    said = {"verl": Logits(fused=True), "nemo-rl": Logits(chunk=512, deferred=True), "slime": Logits(chunk=512)}[
+        framework
+    ]
+    plain, older, newer = (
+        of_logits(name, RlJob(framework, TOKENS, TOKENS, logits=logits, release=release))
+        for logits, release in ((Logits(), before), (said, before), (said, since))
+    )
+    assert older == plain > newer

@@ -37,6 +37,12 @@ def test_a_peak_within_the_margin_is_tight(share: float, said: str) -> None:
     assert answer(at(share)) == said
 
 
+def test_a_phase_that_is_known_to_need_more_is_never_said_to_fit() -> None:
+    assert answer(at(0.3, misses=True)) == TIGHT and answer(at(1.5, misses=True)) == FAILS
+    room = room_of(MODEL, LAYOUT, JOB, RL, [at(0.7, ROLLOUT), at(0.3, misses=True)])
+    assert room is not None and room.phase.name == UPDATE and room.spare_gib == pytest.approx(56.0)
+
+
 def test_a_step_is_answered_by_its_worst_phase() -> None:
     assert answer_of([at(0.5), at(0.6)]) == FITS
     assert answer_of([at(0.5), at(0.95)]) == TIGHT

@@ -126,10 +126,10 @@ def test_nemo_rl_stages_weights_in_a_share_of_what_is_free() -> None:
 
 
 def test_adapters_leave_the_model_without_gradients_and_moments() -> None:
-    whole, adapted = (named(VERL._replace(adapters=adapters))[UPDATE] for adapters in (False, True))
+    whole, adapted = (named(VERL._replace(lora_rank=rank))[UPDATE] for rank in (0, 8))
     assert {"gradients", "optimizer"} <= set(whole.terms) and not {"gradients", "optimizer"} & set(adapted.terms)
     assert adapted.terms["weights"] == whole.terms["weights"]
-    assert any("LoRA" in mark for mark in unsure_of(MODEL, JOB, VERL._replace(adapters=True), ()))
+    assert any("LoRA" in mark for mark in unsure_of(MODEL, JOB, VERL._replace(lora_rank=8), ()))
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_adapters_leave_the_model_without_gradients_and_moments() -> None:
 )
 def test_with_adapters_the_reference_is_the_model_without_them(dialect: str, said: dict[str, Any]) -> None:
     rl = read(dialect, **said)
-    assert rl.adapters and rl.has(REFERENCE) and not rl.own_reference
+    assert rl.lora_rank and rl.has(REFERENCE) and not rl.own_reference
 
 
 def test_slime_trains_a_critic_on_the_actor_s_gpus_and_moves_both() -> None:

@@ -138,3 +138,11 @@ def test_ms_swift_moves_the_reference_s_weights_with_the_model_s(tmp_path: Path)
     kept = {item.name: item for item in phases_of(*read("ms-swift", tmp_path))}
     assert "reference weights" in kept[ROLLOUT].terms and "reference weights" not in moved[ROLLOUT].terms
     assert "reference weights" in moved[UPDATE].terms
+
+
+def test_slime_s_trainer_is_moved_by_the_option_that_its_release_has(tmp_path: Path) -> None:
+    read_ = read("slime", tmp_path)
+    for release, option in (("0.1.0", "--offload"), ("0.2.0", "--offload-train"), ("", "--offload-train")):
+        rl = read_.rl._replace(release=release)
+        failing = phases_of(read_.model, read_.layout, read_.job, rl)[-1]
+        assert option in [item.setting for item in changes_of(read_.layout, read_.job, rl, failing)]

@@ -46,7 +46,7 @@ def test_at_the_start_weights_are_there_twice_while_ddp_s_buffer_is_filled() -> 
     assert halves["weights that are moved"] == pytest.approx(halves["weights"] / 2, rel=0.2)  # a chunk at a time
     alone = named(model, Layout(tp=2), rl, replace(JOB, sharded_optimizer=False))[START].terms
     assert "weights that are moved" not in alone  # without a buffer for weights none is moved
-    assert START not in named(model, Layout(tp=2), rl._replace(adapters=True))
+    assert START not in named(model, Layout(tp=2), rl._replace(lora_rank=8))
 
 
 def test_gpt_oss_on_eight_nodes_fails_at_the_start_as_reported() -> None:

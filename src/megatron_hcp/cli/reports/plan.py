@@ -163,5 +163,7 @@ def _tight(room: Room) -> str:
     """That a step within the margin is not decided, what it leaves, and what makes room."""
     left = f"leaves {room.spare_gib:.1f} GiB" if room.spare_gib >= 0 else f"is {-room.spare_gib:.1f} GiB over"
     margin = f"a count from {BELOW:.0%} below the limit to {ABOVE:.0%} above it decides nothing"
+    if room.phase.misses:
+        margin = "adapters of experts were reported to need more than is counted"
     mend = f"each phase fits with {room.setting}" if room.setting else "no single setting makes each phase fit"
     return f"cannot tell whether the step fits: {room.phase.name} {left}, and {margin}; {mend}"

@@ -11,6 +11,7 @@ from megatron_hcp.plan.layout import Layout, PlanJob
 from megatron_hcp.plan.memory.peak import usable_gib
 from megatron_hcp.plan.model import PlanModel
 from megatron_hcp.plan.phases.job import ALL, GRADIENTS, OPTIMIZER, ROLLOUT, UPDATE, WEIGHTS, RlJob
+from megatron_hcp.plan.phases.logits import is_before
 from megatron_hcp.plan.phases.memory import Phase, phases_of
 
 _MAIN_WEIGHT = 4
@@ -101,7 +102,10 @@ def changes_of(layout: Layout, job: PlanJob, rl: RlJob, failing: Phase) -> Itera
     written = _WRITTEN[rl.framework]
     for item in _changes(layout, job, rl, failing):
         if item.name in written:
-            yield Mended(written[item.name].format(item.value), item.layout, item.job, item.rl)
+            setting = written[item.name].format(item.value)
+            if rl.framework == "slime" and is_before(rl.release, "0.2"):
+                setting = setting.replace("--offload-train", "--offload")
+            yield Mended(setting, item.layout, item.job, item.rl)
 
 
 def _first(phases: Sequence[Phase], job: PlanJob) -> Phase | None:

@@ -77,8 +77,9 @@ class RlJob(NamedTuple):
 
     `offloads`: what of the actor is moved to the host outside the phases that use it; `critic_offloads` of the critic.
     `own_reference`: the reference has weights of its own; `keeps_reference`: they stay on the GPU. `expands`: torch's
-    segments grow in training, so that little is lost between tensors. `adapters`: LoRA's are trained, and no weight of
-    the model. `deepep`: experts exchange tokens by DeepEP. `generates_itself`: the trainer has no engine beside it.
+    segments grow in training, so that little is lost between tensors. `lora_rank`: of the adapters that are trained,
+    and no weight of the model; 0 without. `whole_nets`: gated delta nets are whole on each tensor-parallel rank.
+    `deepep`: experts exchange tokens by DeepEP. `generates_itself`: the trainer has no engine beside it.
     `counted`: how the launch states micro-batches, in "tokens" or "sequences"; "" if in both, or as NeMo-RL's rows.
     `release`: the framework's, "" for the newest. `refit_share`: of what is free, NeMo-RL's buffers for weights.
     """
@@ -97,7 +98,8 @@ class RlJob(NamedTuple):
     least_tokens: int = 1
     """Those of the longest sequence alone."""
     expands: bool = False
-    adapters: bool = False
+    lora_rank: int = 0
+    whole_nets: bool = False
     deepep: bool = False
     generates_itself: bool = False
     counted: str = "tokens"
@@ -114,7 +116,7 @@ class RlJob(NamedTuple):
     def has(self, phase: str) -> bool:
         """Whether a step has that phase on the training's GPUs."""
         if phase == START:
-            return not self.adapters
+            return not self.lora_rank
         return self.engine is not None if phase in (SYNC, ROLLOUT) else self.tokens(phase) > 0
 
     def resident(self, phase: str) -> frozenset[str]:

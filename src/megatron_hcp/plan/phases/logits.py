@@ -33,7 +33,7 @@ from typing import NamedTuple
 from megatron_hcp.core.releases import at_least
 from megatron_hcp.plan.layout import Layout
 from megatron_hcp.plan.model import PlanModel
-from megatron_hcp.plan.phases.job import CRITIC, LOG_PROB, REFERENCE, UPDATE, RlJob
+from megatron_hcp.plan.phases.job import CRITIC, LOG_PROB, REFERENCE, UPDATE, Logits, RlJob
 from megatron_hcp.plan.weights import padded_vocab
 
 
@@ -56,6 +56,9 @@ _BEFORE = {
 """What a framework has before a release, the earliest first."""
 _SWIFT_ALONE = _Bytes(8, 8, 12, 16)
 """Of ms-swift where no other rank has a part of the vocabulary: torch's own log_softmax."""
+_FUSED_SINCE = {"verl": "0.5"}
+_CHUNKS_SINCE = {("nemo-rl", False): "0.4", ("nemo-rl", True): "0.7", ("slime", False): "0.2.2"}
+"""The release from which a framework makes logits in chunks, in inference and in the update (True)."""
 _SCALED = 4
 """Bytes of a copy of the logits that a temperature divided."""
 _OBSERVED, _INFERRED = 16, 12
@@ -79,17 +82,29 @@ def head_bytes(name: str, model: PlanModel, layout: Layout, tokens: int, rl: RlJ
     if name == CRITIC:
         return states
     weight_gradient = 2.0 * vocab * hidden if trains else 0.0
-    if rl.logits.fused:  # gradients of the hidden states and of the weight are added up in fp32
+    said = _in_release(name, rl)
+    if said.fused:  # gradients of the hidden states and of the weight are added up in fp32
         return states + 2 * weight_gradient + (4.0 * tokens * hidden if trains else 0.0)
     each = float(_each(name, layout.tp, rl))
-    at_once = min(tokens, rl.logits.chunk) if rl.logits.chunk else tokens
-    if rl.logits.deferred:  # bf16 logits, in the update with their gradient, and so many tokens of them in fp32
+    at_once = min(tokens, said.chunk) if said.chunk else tokens
+    if said.deferred:  # bf16 logits, in the update with their gradient, and so many tokens of them in fp32
         return states + weight_gradient + vocab * (tokens * (4.0 if trains else 2.0) + at_once * each)
-    if rl.logits.chunk and not trains:
+    if said.chunk and not trains:
         kept = (8.0 if rl.framework == "verl" else 4.0) + _SCALED * rl.logits.scaled  # verl copies them whole first
         kept = min(each, kept)
         return states + vocab * (kept * tokens + at_once * (each - kept))
     return states + weight_gradient + vocab * tokens * each
+
+
+def _in_release(name: str, rl: RlJob) -> Logits:
+    """What the release does of what the launch sets: a setting that it does not have changes nothing.
+
+    Source: tags of the frameworks; NeMo-RL's update passed over logprob_chunk_size until its pull request 2872.
+    """
+    since = _FUSED_SINCE.get(rl.framework)
+    said = rl.logits._replace(fused=False) if since and is_before(rl.release, since) else rl.logits
+    since = _CHUNKS_SINCE.get((rl.framework, name in (UPDATE, CRITIC)))
+    return said._replace(chunk=0, deferred=False) if since and is_before(rl.release, since) else said
 
 
 def _each(name: str, tp: int, rl: RlJob) -> int:

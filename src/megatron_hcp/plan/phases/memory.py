@@ -42,7 +42,7 @@ from megatron_hcp.plan.phases.job import (
     RlJob,
 )
 from megatron_hcp.plan.phases.logits import head_bytes, is_before
-from megatron_hcp.plan.weights import padded_vocab, parameters
+from megatron_hcp.plan.weights import layer_weights, padded_vocab, parameters, stage_kinds
 
 ASLEEP = {"vllm": (1.0, 6.3), "sglang": (3.2, 3.2)}
 """GiB that a sleeping engine keeps, on one GPU and on several: CUDA's context, its graphs, and NCCL's buffers, which
@@ -95,6 +95,8 @@ class Phase(NamedTuple):
     terms: Mapping[str, float]
     counts_whole: bool = False
     """Its weights and gradients are shared by FSDP, and counted whole."""
+    misses: bool = False
+    """Runs are known that needed far more, and nobody has said for what: adapters of experts."""
     lacks: float = 0.0
     """GiB that the engine's share has too little for its weights and what it computes with."""
 
@@ -126,17 +128,19 @@ def _fullest(name: str, model: PlanModel, layout: Layout, job: PlanJob, rl: RlJo
     stage = totals.index(max(totals))
     terms = {key: size / GIB for key, size in found[stage].items() if size}
     lacks = _lacking(model, job, rl) if name == ROLLOUT else 0.0
-    return Phase(
-        name, totals[stage] / GIB, usable_gib(job.gpu), stage, rl.tokens(name), terms, job.shards_weights, lacks
-    )  # fmt: skip
+    misses = name == UPDATE and bool(rl.lora_rank and model.sizes.experts)
+    usable = usable_gib(job.gpu)
+    return Phase(name, totals[stage] / GIB, usable, stage, rl.tokens(name), terms, job.shards_weights, misses, lacks)
 
 
 def _lacking(model: PlanModel, job: PlanJob, rl: RlJob) -> float:
-    """GiB that vLLM's share lacks, so that it has "no available memory for the cache blocks" when it starts."""
+    """GiB that vLLM's share lacks, so that it has "no available memory for the cache blocks" when it starts, or fewer
+    blocks of recurrent state than sequences that it may run."""
     engine = rl.engine
     if engine is None or engine.name != "vllm" or not engine.sequences:
         return 0.0
-    needs = 2.0 * sum(parameters(model, Layout(), 0)) / engine.gpus + _SAMPLED * engine.sequences * model.sizes.vocab
+    shared = 2.0 * sum(parameters(model, Layout(), 0)) + engine.sequences * model.mixers.block_bytes(len(model.is_moe))
+    needs = shared / engine.gpus + _SAMPLED * engine.sequences * model.sizes.vocab
     return max(0.0, needs / GIB + COMMUNICATORS * (engine.gpus > 1) - engine.share * _whole(job) / GIB)
 
 
@@ -156,8 +160,13 @@ def _parts(name: str, model: PlanModel, layout: Layout, job: PlanJob, rl: RlJob)
 def _terms(name: str, stage: int, parts: Parts, rl: RlJob) -> dict[str, float]:
     """Bytes of one stage at the peak of that phase."""
     at_peak = parts.terms(stage)
-    states = {key: at_peak[key] for key in (WEIGHTS, GRADIENTS, OPTIMIZER)}
-    terms = {key: states[key] for key in rl.resident(name) if key == WEIGHTS or not rl.adapters}
+    held = sum(parameters(parts.model, parts.layout, stage))
+    more = 1 + rl.whole_nets * _whole_nets(parts, stage) / held
+    states = {key: more * at_peak[key] for key in (WEIGHTS, GRADIENTS, OPTIMIZER)}
+    terms = {key: states[key] for key in rl.resident(name) if key == WEIGHTS or not rl.lora_rank}
+    if rl.lora_rank:
+        share = rl.lora_rank * _adapted(parts, stage) / held
+        terms["adapters"] = share * sum(states[key] for key in rl.resident(name))
     if not (name == ROLLOUT and _sleeps_whole(rl)):
         terms["workspaces"] = at_peak["workspaces"] + at_peak["dummy gradients"]
         if parts.job.world_size > 1:
@@ -184,6 +193,27 @@ def _terms(name: str, stage: int, parts: Parts, rl: RlJob) -> dict[str, float]:
     if name == SYNC:
         terms["bucket"] = _bucket(parts, rl, sum(terms.values()))
     return terms
+
+
+def _adapted(parts: Parts, stage: int) -> int:
+    """Elements of a stage's adapters of rank 1: of each matrix of a layer, its rows and its columns."""
+    model, layout = parts.model, parts.layout
+    return sum(
+        count * weight.copies * sum(weight.shape)
+        for moe, count in zip((False, True), stage_kinds(model, layout.pp, layout.vp)[stage]) if count
+        for weight in layer_weights(model, layout.tp, layout.ep, layout.etp, moe).weights if weight.linear
+    )  # fmt: skip
+
+
+def _whole_nets(parts: Parts, stage: int) -> float:
+    """Elements of a stage's gated delta nets that tensor parallelism would leave to other ranks."""
+    nets, layout = parts.model.mixers.nets, parts.layout
+    if nets is None:
+        return 0.0
+    keys, values = nets.key_heads * nets.key_dim, nets.value_heads * nets.value_dim
+    each = parts.model.sizes.hidden_size * (2 * keys + 3 * values + 2 * nets.value_heads)
+    share = sum(stage_kinds(parts.model, layout.pp, layout.vp)[stage]) / len(parts.model.is_moe)
+    return each * nets.layers * share * (1 - 1 / layout.tp)
 
 
 def _moved(parts: Parts, stage: int) -> float:

@@ -24,6 +24,11 @@ _COUNTED = ("sequences", "tokens")
 """Of micro-batches, without and with those that tokens fill."""
 _VLLM_SEQUENCES, _VERL_SEQUENCES = 1024, 256
 """Of a vLLM that nothing serves (get_batch_defaults of its arg_utils.py); of verl's rollout.yaml."""
+_RANK = 8
+"""Of LoRA: the default of NeMo-RL and of ms-swift."""
+_WHOLE_NETS = ("qwen3_next", "qwen3_5")
+"""In the name of --spec: slime and miles build these models' gated delta nets as transformers does, without tensor
+parallelism (Qwen3_5GatedDeltaNet of slime_plugins/models/qwen3_5.py)."""
 _VERL_TOKENS, _VERL_CRITIC_TOKENS, _VERL_CHUNK = 16384, 32768, 2048
 
 
@@ -66,7 +71,7 @@ def _verl(said: RlSettings, layout: Layout, longest: int) -> RlJob:
     budget = said.number(f"{_ACTOR}.ppo_max_token_len_per_gpu", _VERL_TOKENS)
     by_tokens = said.flag(f"{_ACTOR}.use_dynamic_bsz")
     update = _verl_tokens(by_tokens, budget, said.number(f"{_ACTOR}.ppo_micro_batch_size_per_gpu", 1), longest, layout)
-    adapts = max(said.number(f"{_MODEL}.lora.rank"), said.number(f"{_MODEL}.lora_rank")) > 0
+    rank = max(said.number(f"{_MODEL}.lora.rank"), said.number(f"{_MODEL}.lora_rank"))
     has_ref = said.flag(f"{_ACTOR}.use_kl_loss") or said.flag("algorithm.use_kl_in_reward")
     others = [f"{role}.log_prob_use_dynamic_bsz" for role in ((_ROLLOUT, _REF) if has_ref else (_ROLLOUT,))]
     critic = said.flag("critic.enable", said.text("algorithm.adv_estimator", "gae") == "gae")
@@ -91,7 +96,7 @@ def _verl(said: RlSettings, layout: Layout, longest: int) -> RlJob:
         reference_tokens=_verl_inferred(said, _REF, by_tokens, budget, longest, layout) if has_ref else 0,
         critic_tokens=_verl_tokens(critic_by_tokens, critic_budget, critic_count, longest, layout) if critic else 0,
         engine=engine if said.flag("actor_rollout_ref.hybrid_engine", True) else None,
-        offloads=offloads, critic_offloads=critic_moves, own_reference=has_ref and not adapts, adapters=adapts,
+        offloads=offloads, critic_offloads=critic_moves, own_reference=has_ref and not rank, lora_rank=rank,
         keeps_reference=not said.flag(f"{_REF}.megatron.param_offload", moves),
         logits=Logits(
             fused=said.flag(f"{_MODEL}.use_fused_kernels"),
@@ -140,7 +145,8 @@ def _nemo_rl(said: RlSettings, layout: Layout, longest: int) -> RlJob:
         offloads=_nemo_rl_offloads(said, shares), critic_offloads=ALL, logits=logits, least_tokens=one,
         expands="expandable_segments:True" in memory or (not memory and is_before(said.release, "0.4")),
         refit_share=said.fraction(f"{megatron}.env_vars.NRL_REFIT_BUFFER_MEMORY_RATIO", 0.3),
-        adapters=said.flag(f"{megatron}.peft.enabled"), counted="" if row else "sequences", release=said.release,
+        lora_rank=said.number(f"{megatron}.peft.dim", _RANK) * said.flag(f"{megatron}.peft.enabled"),
+        counted="" if row else "sequences", release=said.release,
     )  # fmt: skip
 
 
@@ -201,7 +207,8 @@ def _slime(said: RlSettings, layout: Layout, longest: int) -> RlJob:
             observed=said.flag("observe_training_entropy"),
             inferred=said.flag("observe_training_entropy") and said.flag("use_rollout_entropy"),
         ),
-        least_tokens=one, counted=_COUNTED[by_tokens], release=said.release,
+        least_tokens=one, counted=_COUNTED[by_tokens], release=said.release, lora_rank=said.number("lora_rank"),
+        whole_nets=any(name in said.text("spec") for name in _WHOLE_NETS),
     )  # fmt: skip
 
 
@@ -233,6 +240,7 @@ def _ms_swift(said: RlSettings, layout: Layout, longest: int) -> RlJob:
     tokens = max(1, said.number("micro_batch_size", 1)) * one
     has_ref = said.text("beta", "0.04") not in _ZEROS
     adapts = said.text("tuner_type", said.text("train_type", "full")) != "full"
+    rank = said.number("lora_rank", _RANK) * adapts
     moves = said.flag("offload_model")
     offloads = frozenset({WEIGHTS, GRADIENTS}) if moves else frozenset()
     if said.flag("offload_optimizer"):
@@ -244,7 +252,7 @@ def _ms_swift(said: RlSettings, layout: Layout, longest: int) -> RlJob:
     )  # fmt: skip
     return RlJob(
         "ms-swift", tokens, tokens, tokens if has_ref else 0, engine=engine if colocated else None, offloads=offloads,
-        own_reference=has_ref and not adapts, keeps_reference=True, adapters=adapts,
+        own_reference=has_ref and not adapts, keeps_reference=True, lora_rank=rank,
         logits=Logits(entropy=said.flag("log_entropy") or said.text("top_entropy_quantile", "1") not in _ONES),
         least_tokens=one, counted="sequences",
     )  # fmt: skip

@@ -15,8 +15,12 @@ def unsure_of(model: PlanModel, job: PlanJob, rl: RlJob, settings: Iterable[Sett
     found = [f"all phases: {what} is not counted" for what in model.kind_unknown]
     if any(item.key == "spec" for item in settings):
         found.append("all phases: layers that --spec builds are counted like plain ones")
-    if rl.adapters:
-        found.append("all phases: LoRA's own weights, gradients and optimizer state are not counted")
+    if rl.lora_rank:
+        found.append("all phases: LoRA's weights are counted as if every linear layer had them")
+        if model.sizes.experts:
+            found.append(
+                f"{UPDATE}: LoRA of experts was reported to need 60 GiB more than is counted (GLM-5.2 in miles)"
+            )
     if job.shards_weights:
         found.append(f"all phases: {FSDP}")
     if name := model.mixers.like_attention:
