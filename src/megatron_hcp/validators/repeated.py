@@ -87,7 +87,9 @@ class Repeated(Objects):
             value = run()
         finally:
             own, self.blocked = self.blocked, blocked | self.blocked
-        if can_be_shared([value] if type(value) is not Thing else value.fields.values()):
+        if self._times_set == times_set and can_be_shared(
+            [value] if type(value) is not Thing else value.fields.values()
+        ):
             left = self._asked[asked:], self.refusals[refusals:], self.open[opened:], own
             if len(self._came) >= _MOST:
                 del self._came[next(iter(self._came))]
