@@ -171,7 +171,6 @@ def recipes(names: str, checkouts: list[Path], te: str) -> int:
         options = LoadOptions(
             dialect="bridge",
             recipe=name,
-            words=("train.micro_batch_size=1",),
             assumes=(f"te={te} world_size={ranks or 8}",),
             upstream=upstreams_of([str(checkout) for checkout in checkouts]),
         )

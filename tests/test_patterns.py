@@ -24,7 +24,8 @@ FROM_TABLES = {
     ("bash/parser/script.py", "closes"): "[closes for _, closes in _OPENS_AND_CLOSES.values()]",
     ("launch/dialects/foreign.py", "pattern"): "[pattern for _, _, pattern in _PROGRAMS]",
     ("ground/secret_shapes.py", "pattern"): (
-        "[*(f'(?<![0-9A-Za-z]){text}(?![0-9A-Za-z])' for text in _TOKENS.values()), *_PLACES.values()]"
+        "[*(f'(?<![0-9A-Za-z]){text}(?![0-9A-Za-z])' for text in (*_TOKENS.values(), *_TOKENS_WITH.values())),"
+        " *_PLACES.values()]"
     ),
     ("launch/options.py", "shape[0]"): "[shape for shape, _ in _SHAPES.values()]",
     (

@@ -76,9 +76,10 @@ class _Part:
         self._starts = [start, *by_settings, *(name for name in self._units if name not in reached)]
         self._live: dict[str, set[int]] = {}
         self._around = {name: around_each(unit.lines) for name, unit in self._units.items()}
-        self._by_place = {
-            name for name, unit in self._units.items() if unit.kind == "class" and self._is_called_by_place(name)
-        }
+        classes = [name for name, unit in self._units.items() if unit.kind == "class"]
+        made = {line.rpartition(".")[2].rstrip("'") for unit in self._others.values() for line in unit.lines}
+        self._by_place = {name for name in classes if self._is_called_by_place(name)}
+        self._named = self._reached_bases(made.intersection(classes)) - self._by_place
 
     def grown(self, fields: set[str]) -> bool:
         """Takes up what is needed by what is known; whether anything was new."""
@@ -99,7 +100,9 @@ class _Part:
 
     def _lines_of(self, unit: Unit, fields: set[str]) -> list[str]:
         if unit.kind == "class":
-            return [line for line in unit.lines if unit.name in self._by_place or line.partition(" = ")[0] in fields]
+            kept = [line for line in unit.lines if unit.name in self._by_place or line.partition(" = ")[0] in fields]
+            rest = {line.partition(" = ")[0] for line in unit.lines} if unit.name in self._named else set()
+            return [*kept, *(f"{name} = ..." for name in sorted(rest - fields))]
         live, around = self._live.get(unit.name, set()), self._around[unit.name]
         inside = {head for place in live if _line(unit.lines[place]).word != "for" for head in around[place]}
         return [
@@ -165,6 +168,11 @@ class _Part:
             if unit.kind == "class":
                 waiting += [other for other in self._units if other.startswith(tuple(name + one for one in _MADE))]
         return found
+
+    def _reached_bases(self, names: set[str]) -> set[str]:
+        """Classes of which settings make objects, with their bases: a key that they all lack is refused."""
+        bases = {base for name in names for base in self._units[name].head if base in self._units} - names
+        return self._reached_bases(names | bases) if bases else names
 
     def _is_called_by_place(self, name: str) -> bool:
         """Whether objects of a class are made with arguments by position: then each of its fields has its place."""

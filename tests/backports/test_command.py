@@ -35,7 +35,7 @@ def test_the_json_holds_what_the_text_says(hcp: Hcp) -> None:
 
 def test_a_check_counts_the_fixes_in_one_line_and_the_verdict_does_not_depend_on_them(hcp: Hcp) -> None:
     said = hcp("check", *RELEASES, *LAUNCH).stdout
-    assert "parts that this launch turns on (megatron-core 0.17.1: " in said
+    assert "note: the closest of " in said and " later fixes (megatron-core 0.17.1: " in said
     assert sum("later fix" in line for line in said.splitlines()) == 1
     data = json.loads(hcp("check", *RELEASES, "--format", "json", "--full", *LAUNCH).stdout)
     (release,) = data["backports"]
@@ -51,8 +51,16 @@ def test_a_check_names_the_fix_that_is_closest_to_what_the_launch_sets_and_none_
     assert release["closest"]["about"] == ["graphs", "te_rng_tracker", "cuda_graph_scope"]
     assert release["closest"]["reference"] not in {fault["reference"] for fault in data.get("faults", ())}
     said = hcp("check", *stated, *LAUNCH, *graphs).stdout
-    assert f"note: the closest to it, fixed in 0.14.0: {release['closest']['title']}" in said
-    assert "the closest to it" not in hcp("check", *RELEASES, "--", "--num-layers", "4").stdout
+    assert f": hcp backports), fixed in 0.14.0: {release['closest']['title']}" in said
+    assert "the closest of" not in hcp("check", *RELEASES, "--", "--num-layers", "4").stdout
+
+
+def test_a_number_of_fixes_is_nothing_to_act_on_while_the_launch_fails(hcp: Hcp) -> None:
+    broad = ("--", "--num-layers", "4", "--mtp-num-layers", "1", "--position-embedding-type", "rope")
+    stated = ("check", "--assume", "mcore=0.16.1", "--assume", "world_size=8")
+    assert "parts that this launch turns on" in hcp(*stated, *broad).stdout
+    failing = hcp(*stated, *broad, "--tensor-model-parallel-size", "3")
+    assert failing.returncode == 1 and "hcp backports" not in failing.stdout
 
 
 def test_what_is_no_launch_is_said_in_one_line(hcp: Hcp, tmp_path) -> None:

@@ -64,6 +64,7 @@ def test_what_a_rule_knows_is_no_row() -> None:
         ("3917", "silent", f"{OVERLAP} moe", f"{OVERLAP} moe_act", "0.16.1"),  # lists
         ("3754", "silent", "--use-megatron-fsdp --data-parallel-sharding-strategy no_shard", "", "0.15.3"),  # is
         ("2874", "crash", SAVE, "--save there", "0.15.3"),  # sets
+        ("3159", "silent", "--mtp-num-layers 1 --calculate-per-token-loss", "--mtp-num-layers 1", "0.16.1"),
         ("5714", "crash", "--use-torch-fsdp2 --save there", "--use-torch-fsdp2", "0.18.2"),  # facts alone
     ],
 )
@@ -123,6 +124,14 @@ def test_a_launch_that_a_fault_cannot_reach_is_not_told_of_it(
         assert numbers(healthy) == set()
     else:
         assert number in numbers(reached) and number not in numbers(healthy)
+
+
+@pytest.mark.parametrize(
+    ("arch", "release", "is_met"), [("sm120", "2.16", True), ("sm90", "2.16", False), ("sm120", "2.18", False)]
+)
+def test_gradients_of_packed_rows_are_wrong_on_sm120(arch: str, release: str, is_met: bool) -> None:
+    """NVIDIA/TransformerEngine#3333, fixed by #3186."""
+    assert ("3186" in met("--sft --micro-batch-size 1", f"arch={arch}", f"te={release}")) is is_met
 
 
 def test_a_release_with_the_fix_has_no_fault() -> None:

@@ -68,6 +68,17 @@ def test_a_release_that_is_not_stated_is_named_and_nothing_is_claimed_of_it() ->
     assert lacking(load_launch("", LoadOptions(dialect="mlm", words=tuple(MTP.split())))) == ((), (), ("mcore", "te"))
 
 
+def test_megatron_core_is_what_the_stated_bridge_pins() -> None:
+    """Bridge 0.4.0 has Megatron-LM 0.17.0 as its submodule (docs/releases/software-versions.md: NeMo 26.04)."""
+    rows = "dataset.packed_sequence_specs.packed_sequence_size=4096 model.context_parallel_size=2"
+    options = LoadOptions(dialect="bridge", words=tuple(rows.split()), assumes=("bridge=0.4.0",))
+    core = found(options)["mcore"]
+    assert core.release == "0.17.0 (which Bridge 0.4.0 pins)"
+    assert "5243" in {fix.number for fix in core.touching}, "packed rows' positions under CP, mended in 0.19"
+    stated = found(options._replace(assumes=("bridge=0.4.0", "mcore=0.19.0")))["mcore"]
+    assert stated.release == "0.19.0" and "5243" not in {fix.number for fix in stated.touching}
+
+
 @pytest.mark.parametrize(
     ("assumes", "reason"),
     [
@@ -96,6 +107,15 @@ def test_a_fix_of_an_option_touches_a_launch_that_sets_it(words: str, touches: b
     assert [item.sets(fix) for fix in item.touching if fix.number == "3504"] == [
         ("fp32_residual_connection",)
     ] * touches
+
+
+def test_the_closest_fix_may_be_one_of_an_option_that_the_launch_sets() -> None:
+    """NVIDIA/Megatron-LM#3693 mends several instances of the distributed optimizer, before 0.17.0."""
+    several = "--num-layers 4 --use-distributed-optimizer --num-distributed-optimizer-instances"
+    closest = megatron(f"{several} 2", "0.16.1").closest
+    assert closest is not None and closest.number == "3693"
+    assert megatron(f"{several} 2", "0.17.0").closest is None
+    assert megatron("--num-layers 4 --use-distributed-optimizer", "0.16.1").closest is None
 
 
 def test_a_fix_of_what_most_launches_turn_on_is_kept_apart() -> None:

@@ -242,6 +242,10 @@ def test_what_arithmetic_that_is_not_known_changes_is_unknown_afterwards(script:
     [
         ("mkdir -p out/ckpt", "-d out/ckpt", True),
         ("mkdir -p out/ckpt", "-e out", True),
+        ("CK=$HOME/out; mkdir -p $CK/logs", "-d $CK", True),
+        ("mkdir -p $SCRATCH/out; SCRATCH=/tmp", "-d $SCRATCH/out", False),
+        ("mkdir -p $SCRATCH/out; rm -r $SCRATCH/out", "-d $SCRATCH/out", False),
+        ("mkdir -p $SCRATCH/out; source there.sh", "-d $SCRATCH/out", False),
         ("D=out; mkdir $D; cd out", "-d ../out", True),
         ("mkdir -p -- out", "! -d out", True),
         ("mkdir out; cd out", "-d out", False),

@@ -65,10 +65,36 @@ def test_a_family_has_its_class_and_its_small_dense_models_tie_embeddings(
     assert made is not None and (made["architectures"], made["tie_word_embeddings"]) == ([architecture], is_tied)
 
 
-@rows("name", ["Qwen/Qwen3-VL-8B-Instruct", "Qwen/Qwen3.5-35B-A3B", "deepseek-ai/DeepSeek-V2", "mine/Qwen3-8B",
+@rows("name, section, sizes", [
+    ("google/gemma-3-4b-it", "text_config", {"num_hidden_layers": 34, "model_type": "gemma3_text"}),
+    ("mistralai/Ministral-3-8B-Instruct-2512", "text_config", {"hidden_size": 4096, "model_type": "ministral3"}),
+    ("Qwen/Qwen2-Audio-7B-Instruct", "text_config", {}),
+    ("Qwen/Qwen3-Omni-30B-A3B-Instruct", "thinker_config", {}),
+    ("nvidia/NVIDIA-Nemotron-Nano-12B-v2-VL-BF16", "llm_config", {"vocab_size": 131072, "num_attention_heads": 40}),
+])  # fmt: skip
+def test_a_model_of_several_parts_has_its_sizes_in_its_text_part(
+    name: str, section: str, sizes: dict[str, object]
+) -> None:
+    made = made_config(name)
+    assert made is not None and sizes.items() <= made[section].items()
+    assert not {"hidden_size", "num_hidden_layers"} & made.keys()
+
+
+def test_where_the_table_has_a_part_of_the_sizes_the_others_are_the_classs() -> None:
+    """Of K-EXAONE 2.0, Bridge's recipe has the layers, the experts and four layers for multi-token prediction."""
+    made = made_config("LGAI-EXAONE/K-EXAONE-2.0-750B-A37B")
+    assert made is not None and (made["num_hidden_layers"], made["num_experts"]) == (78, 256)
+    assert made["num_nextn_predict_layers"] == 4 and "hidden_size" not in made
+
+
+@rows("name", ["Qwen/Qwen3-VL-8B-Instruct", "deepseek-ai/DeepSeek-V2", "mine/Qwen3-8B",
                "Qwen/Qwen3-Coder-480B-A35B-Instruct", "Qwen/Qwen3-9999B"])  # fmt: skip
 def test_a_model_that_has_more_than_those_sizes_or_is_not_known_has_none(name: str) -> None:
     assert made_config(name) is None
+
+
+NUMBERS = {"rms_norm_eps": 1e-06, "time_step_limit": [0.0, float("inf")]}
+"""Numbers that JSON writes as 1e-06 and Infinity, and YAML reads as text."""
 
 
 def test_a_config_is_made_only_where_the_cache_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,7 +103,7 @@ def test_a_config_is_made_only_where_the_cache_has_none(tmp_path: Path, monkeypa
         (snapshot := theirs / f"models--{name}/snapshots/1").mkdir(parents=True)
         (theirs / f"models--{name}/refs").mkdir()
         (theirs / f"models--{name}/refs/main").write_text("1")
-        (snapshot / "config.json").write_text(json.dumps({"its": name, "quantization_config": {}}))
+        (snapshot / "config.json").write_text(json.dumps({"its": name, "quantization_config": {}, **NUMBERS}))
     run.mkdir()
     monkeypatch.setenv("HF_HUB_CACHE", str(theirs))
     hub = write_cache(str(run), ("model.path=Qwen/Qwen3-8B-Base", "x=nvidia/Nemotron-BF16", "y=mine/Own"))
@@ -87,7 +113,7 @@ def test_a_config_is_made_only_where_the_cache_has_none(tmp_path: Path, monkeypa
     assert config["Qwen/Qwen3-8B"]["its"] == "Qwen--Qwen3-8B" and Path(hub, "models--Qwen--Qwen3-8B").is_symlink()
     assert config["Qwen/Qwen3-4B"] == made_config("Qwen/Qwen3-4B")
     assert config["Qwen/Qwen3-8B-Base"] == made_config("Qwen/Qwen3-8B-Base")
-    assert config["nvidia/Nemotron-BF16"] == {"its": "nvidia--Nemotron-FP8"}
+    assert config["nvidia/Nemotron-BF16"] == {"its": "nvidia--Nemotron-FP8", **NUMBERS}
     assert not is_cached("mine/Own")
 
 

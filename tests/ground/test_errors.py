@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from megatron_hcp.ground.errors import HcpError, UnrecognisedError
+from support.tree import tree_of
 
 TEXT = st.text(st.characters(blacklist_categories=["C", "Z"]), min_size=1).filter(lambda text: text[-1] != ":")
 CLASSES = {"HcpError", "UnrecognisedError", "NotPlainError"}
@@ -56,7 +57,7 @@ def test_what_was_found_is_stated_apart_from_what_was_wanted(root: Path, folder:
     """Else the JSON of an error has no `expected`."""
     seen = 0
     for path in (root / folder).rglob("*.py"):
-        for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for call in ast.walk(tree_of(path)):
             if not isinstance(call, ast.Call) or not CLASSES & {
                 name.id for name in ast.walk(call.func) if isinstance(name, ast.Name)
             }:

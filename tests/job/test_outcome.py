@@ -69,6 +69,8 @@ GOES_ON, ENDS = "requeue", "none"
         ({"code": 1, "has_progress": True}, "failed", GOES_ON, 1),
         ({"code": 1, "has_progress": True, "attempt": 2}, "failed", ENDS, 1),
         ({"code": 1, "has_progress": True, "max_requeues": None}, "failed", ENDS, 1),
+        ({"code": 134, "has_progress": True, "all_saved": True, "stalled": "it hangs"}, "failed", ENDS, 134),
+        ({"code": 17, "all_saved": True, "suspicion": Suspicion("node", ("n2",))}, "failed", GOES_ON, 17),
         ({"code": 1, "has_progress": True, "first": RankExit(137, "3", "n2")}, "failed", GOES_ON, 137),
         # 16: again, on another GPU; 17: without the node, if it is known; the limit holds for both
         ({"code": 16}, "failed", GOES_ON, 16),
@@ -120,6 +122,10 @@ def test_the_node_at_fault_is_the_one_that_triage_would_leave_out(text, node, tm
         ({"code": 0, "is_preempted": True}, "Slurm preempted or requeued the job; the trainer exited with 0"),
         ({"code": 143, "asked": "preempted"}, "the trainer exited with 143: work since its last checkpoint may"),
         ({"code": 137, "asked": "preempted"}, "the trainer was still running at the end: work since its last"),
+        (
+            {"code": 1, "phase": 1, "asked": "preempted", "stopped": "n2 had not reported yet"},
+            "Slurm signalled that the time limit is near before it trained; n2 had not reported yet",
+        ),
         ({"code": 1, "phase": 1, "stopped": "te differs: 2.1 on a, 2.2 on b"}, "te differs: 2.1 on a, 2.2 on b"),
         ({"code": 1, "first": RankExit(9, "3", "n2")}, "rank 3 on n2 exited with 9; no checkpoint was written"),
         ({"code": 1, "first": RankExit(9, "2-3", "n2"), "has_progress": True}, "ranks 2-3 on n2 exited with 9"),

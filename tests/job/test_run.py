@@ -9,6 +9,7 @@ import time
 
 import pytest
 
+from support.needs import UPSTREAM
 from support.processes import HANG_S
 
 LAUNCH = ["--context-parallel-size", "1", "--num-layers", "2", "--seq-length", "8192"]
@@ -22,10 +23,10 @@ TASK = {"SLURM_PROCID": "0", "SLURM_NTASKS": "1", "SLURM_GTIDS": "0", "SLURM_JOB
 def job(tmp_path):
     """`job(code, **spec)`: starts a job whose program is that Python code."""
 
-    def start(code=TRAINS, words=LAUNCH, task=TASK, checkpoints=None, **spec):
+    def start(code=TRAINS, words=LAUNCH, task=TASK, checkpoints=None, names="n1", **spec):
         (tmp_path / "job.json").write_text(json.dumps({**SPEC, **spec}))
         options = [] if checkpoints is None else [f"--checkpoints={checkpoints}"]
-        argv = [sys.executable, "-m", "megatron_hcp", "job", "run", "job.json", "--nodes=n1", "--program-words=3"]
+        argv = [sys.executable, "-m", "megatron_hcp", "job", "run", "job.json", f"--nodes={names}", "--program-words=3"]
         argv += [*options, "--", sys.executable, "-c", code, *words]
         env = {**os.environ, **task}
         return subprocess.Popen(argv, cwd=tmp_path, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -103,6 +104,23 @@ def test_an_undecided_launch_trains_with_a_warning(ended):
 
 
 @pytest.mark.slow
+def test_a_dry_run_that_decides_nothing_lets_the_launch_train_with_a_warning(ended):
+    _, verdict, out = ended(check=CHECK, dryrun=["--upstream=megatron-lm=nowhere"])
+    assert verdict["status"] == "completed" and "hcp dryrun decides nothing: " in out and "nowhere" in out, out
+
+
+@pytest.mark.slow
+@pytest.mark.torch
+@pytest.mark.upstream
+def test_what_upstreams_own_code_refuses_is_not_trained(ended):
+    tree = UPSTREAM / "megatron-core-0.17.1"
+    _, verdict, out = ended(check=CHECK, dryrun=[f"--upstream={tree}"], words=[*LAUNCH, "--hidden-size", "100"])
+    assert verdict["status"] == "stopped", out
+    assert verdict["reason"].startswith("upstream's own code refuses the launch: "), verdict
+    assert "refused in " in verdict["reason"] and ".py:" in verdict["reason"]
+
+
+@pytest.mark.slow
 def test_a_launch_that_cannot_be_read_is_not_trained(ended):
     _, verdict, out = ended(check=CHECK, words=["b"])
     assert verdict["status"] == "stopped" and verdict["reason"].startswith("hcp check could not read the launch: "), out
@@ -140,6 +158,21 @@ def test_a_signal_makes_the_trainer_save_and_slurm_may_still_say_that_it_preempt
     verdict, preempted = (json.loads((tmp_path / f"verdict-r0{of}.json").read_text()) for of in ("", ".preempted"))
     assert "saved" in log.read_text() and verdict["status"] == status
     assert (preempted["status"], preempted["next"]) == ("preempted", "requeue")
+
+
+@pytest.mark.slow
+def test_a_node_that_has_not_reported_when_slurm_signals_is_named(job, tmp_path):
+    """Python hangs there: without its name, the next attempt would wait for the same node."""
+    process = job(nodes=2, names="n1,n2", task={**TASK, "SLURM_NTASKS": "2"})
+    ends = time.monotonic() + HANG_S
+    while not (tmp_path / ".attempt-0" / "nodes" / "0").exists() and time.monotonic() < ends:
+        time.sleep(0.1)
+    process.send_signal(signal.SIGUSR1)
+    process.communicate(timeout=HANG_S)
+    verdict = json.loads((tmp_path / "verdict-r0.json").read_text())
+    assert verdict["reason"].startswith(
+        "Slurm signalled that the time limit is near before it trained; n2 had not reported yet"
+    )
 
 
 @pytest.mark.slow

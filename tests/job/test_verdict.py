@@ -79,3 +79,22 @@ def test_a_restart_by_slurm_is_a_preemption_only_where_no_node_failed(
     found = attempt.verdict(3, 0, asked, training=training)
     assert (found.data["status"], found.if_preempted["status"]) == (status, if_slurm_restarted_it)
     assert ("ended by Slurm: node failure" in found.data["reason"]) == (status == "failed")
+
+
+@pytest.mark.parametrize(("last", "saved", "following"), [(8, 8, "none"), (8, 6, "requeue"), (7, 6, "requeue")])
+def test_a_training_that_fails_after_its_last_iteration_is_saved_has_nothing_left_to_do(
+    tmp_path, last, saved, following
+):
+    spec, task = JobSpec("srun", 1, 1, requeue=2), JobTask(0, 0, 0, "n1", 1, (0,), "7", 0)
+    folder = JobFolder(tmp_path, 0)
+    folder.make()
+    folder.add_line("ends", 0, end_note(0, "n1", 134, False))
+    (tmp_path / "train-r0-node0.log").write_text(f"0: iteration {last:8d}/       8 | elapsed time\n")
+    training = TrainingRun(spec, task, folder)
+    training.finish()
+    place = JobPlace(tmp_path, ("n1",), tmp_path / "ck")
+    attempt = JobAttempt(spec, task, folder, place, begun=time.monotonic())
+    (tmp_path / "ck").mkdir()
+    (tmp_path / "ck" / "latest_checkpointed_iteration.txt").write_text(str(saved))
+    found = attempt.verdict(3, training.code, "", training=training).data
+    assert (found["status"], found["exit_code"], found["next"]) == ("failed", 134, following), found

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import signal
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Iterator
 from glob import glob
 from pathlib import Path
 from typing import Any
@@ -17,9 +16,9 @@ import pytest
 pytest.importorskip("pygls")
 
 from lsprotocol import types
-from pygls.lsp.client import LanguageClient
 
 from megatron_hcp.project.place import BASELINE, CONFIG, PYPROJECT
+from support.editor import Editor, end_shared, in_editor
 from support.processes import HANG_S
 
 TWO_LEVELS = (
@@ -29,59 +28,10 @@ TWO_LEVELS = (
 YAML = "model:\n  context_parallel_size: 4\n  cp_comm_type: p2p\n  seq_length: 4096\n"
 
 
-class Editor:
-    """An editor with one document open."""
-
-    def __init__(self, client: LanguageClient, path: Path) -> None:
-        self.client, self.uri, self.version = client, path.as_uri(), 1
-        self.published: asyncio.Queue[types.PublishDiagnosticsParams] = asyncio.Queue()
-        self.watched: list[str] = []
-
-        @client.feature(types.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS)
-        def arrived(params: types.PublishDiagnosticsParams) -> None:
-            self.published.put_nowait(params)
-
-        @client.feature(types.CLIENT_REGISTER_CAPABILITY)
-        def asked(params: types.RegistrationParams) -> None:
-            for one in params.registrations:
-                assert one.method == types.WORKSPACE_DID_CHANGE_WATCHED_FILES
-                options: Any = one.register_options
-                self.watched += [watcher["globPattern"] for watcher in options["watchers"]]
-
-    async def open(self, text: str) -> list[types.Diagnostic]:
-        item = types.TextDocumentItem(self.uri, "x", self.version, text)
-        self.client.text_document_did_open(types.DidOpenTextDocumentParams(item))
-        return list((await self.published.get()).diagnostics)
-
-    async def change(self, text: str) -> list[types.Diagnostic]:
-        self.version += 1
-        document = types.VersionedTextDocumentIdentifier(self.version, self.uri)
-        whole = types.TextDocumentContentChangeWholeDocument(text)
-        self.client.text_document_did_change(types.DidChangeTextDocumentParams(document, [whole]))
-        while (last := await self.published.get()).version != self.version:
-            pass
-        return list(last.diagnostics)
-
-    @property
-    def document(self) -> types.TextDocumentIdentifier:
-        return types.TextDocumentIdentifier(self.uri)
-
-
-def in_editor(
-    path: Path, steps: Callable[[Editor], Awaitable[None]], can: types.ClientCapabilities | None = None
-) -> None:
-    async def run() -> None:
-        client = LanguageClient("test", "1")
-        editor = Editor(client, path)
-        await client.start_io(sys.executable, "-m", "megatron_hcp", "lsp")
-        await client.initialize_async(types.InitializeParams(capabilities=can or types.ClientCapabilities()))
-        client.initialized(types.InitializedParams())
-        await steps(editor)
-        await client.shutdown_async(None)
-        client.exit(None)
-        await client.stop()
-
-    asyncio.run(asyncio.wait_for(run(), None))
+@pytest.fixture(scope="module", autouse=True)
+def shared_server() -> Iterator[None]:
+    yield
+    end_shared()
 
 
 def watched(editor: Editor, folder: Path) -> set[str]:

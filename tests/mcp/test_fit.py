@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from megatron_hcp.mcp.fit import MAX_BYTES, fitted, parts_of
+from megatron_hcp.mcp.summary import summary
 
 FINDINGS = [{"rule": f"A{number:03}", "text": "x" * 200} for number in range(30)]
 ANSWER = {"schema": "hcp.x/1", "findings": FINDINGS, "facts": {"a": ["b"]}}
@@ -78,3 +79,10 @@ def test_without_the_extra_one_line_names_it(hcp, tmp_path: Path) -> None:
     (tmp_path / "anyio.py").write_text("raise ModuleNotFoundError(name='mcp')")
     done = hcp("mcp", env={"PYTHONPATH": os.pathsep.join((str(tmp_path), os.environ["PYTHONPATH"]))})
     assert done.returncode == 2 and "extra [mcp]" in done.stderr and len(done.stderr.splitlines()) == 1
+
+
+def test_a_summary_counts_in_english() -> None:
+    counts = {"error": 1, "warning": 0, "not_checked": 2}
+    answer = {"target": {"name": "run.sh"}, "verdict": "failed", "summary": counts, "findings": (), "undecided": ()}
+    said = summary({"answer": {"schema": "hcp.check/2", **answer}})
+    assert said == "run.sh: failed: 1 error, 0 warnings, 2 rules not checked"

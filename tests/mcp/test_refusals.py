@@ -23,7 +23,10 @@ WITH_A_SECRET = (
     ("prompts/get", {"name": SECRET, "arguments": {}}),
     ("prompts/get", {"name": "check_launch", "arguments": {SECRET: "x"}}),
     ("resources/list", {"cursor": SECRET}),
-    *(("resources/read", {"uri": f"hcp://{kind}{SECRET}"}) for kind in ("", "skills/", "rules/")),
+    *(
+        ("resources/read", {"uri": f"hcp://{kind}{SECRET}"})
+        for kind in ("", "skills/", "rules/", "skills/training-resiliency/")
+    ),
 )
 
 

@@ -1,44 +1,96 @@
-"""With which forward step a recipe is run: that of Bridge's own scripts, chosen by the recipe's name."""
+"""How a recipe of Megatron-Bridge is run: by its own program, with its own step, on its own data where that is here."""
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
-from types import ModuleType
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from megatron_hcp.pretend.stand_ins.frameworks.bridge import step_of
+from megatron_hcp.pretend.stand_ins.frameworks.bridge import _or_text
 from support.rows import rows
 
 pytestmark = pytest.mark.torch
 
 
-class FluxForwardStep:
-    """A step that is an object."""
+class Rerun:
+    """Bridge's wrapper of an iterator."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+
+    def __next__(self) -> Any:
+        return next(self.inner)
 
 
-def modules(monkeypatch: pytest.MonkeyPatch, path: str, **names: Any) -> None:
-    parts = f"megatron.bridge.{path}".split(".")
-    for end in range(1, len(parts) + 1):
-        name = ".".join(parts[:end])
-        module = ModuleType(name)
-        module.__path__ = []
-        monkeypatch.setitem(sys.modules, name, module)
-    vars(module).update(names)
+def ones() -> Iterator[int]:
+    yield 1
+    raise OSError("no processor")
 
 
-@rows("recipe, path", [
-    ("llama3_8b_pretrain_1gpu_h100_bf16_config", "training.gpt_step"),
-    ("qwen35_vl_27b_pretrain_16gpu_gb200_bf16_mock_config", "models.qwen_vl.qwen3_vl_step"),
-    ("gemma3_vl_4b_sft_config", "training.vlm_step"),
-    ("qwen3_8b_pretrain_config", "training.gpt_step"),
+CONFIG = SimpleNamespace(train=SimpleNamespace(micro_batch_size=2), model=SimpleNamespace(seq_length=8))
+
+
+def refuses(*_: Any) -> Any:
+    raise ValueError("no tokenizer")
+
+
+@rows("real, first, wanted", [(lambda *_: (ones(), None, None), [1], 8), (refuses, [], 8)])
+def test_batches_are_upstreams_until_it_cannot_make_one(
+    monkeypatch: pytest.MonkeyPatch, real: Any, first: list[int], wanted: int
+) -> None:
+    monkeypatch.setitem(sys.modules, "megatron.core.rerun_state_machine", SimpleNamespace(RerunDataIterator=Rerun))
+    train, valid, test = _or_text(real)(CONFIG, SimpleNamespace())
+    given = [next(train) for _ in range(len(first) + 1)]
+    assert given[:-1] == first and valid is None and test is None
+    assert given[-1]["tokens"].shape == (2, wanted) and given[-1]["loss_mask"].sum() == 2 * wanted
+
+
+def test_a_stage_without_data_gets_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "megatron.core.rerun_state_machine", SimpleNamespace(RerunDataIterator=Rerun))
+    assert _or_text(lambda *_: (None, None, None))(CONFIG, SimpleNamespace()) == (None, None, None)
+
+
+PACKAGES = {
+    "src/megatron/bridge/__init__.py": "",
+    "src/megatron/bridge/recipes.py": "",
+    "src/megatron/bridge/training/__init__.py": "",
+    "src/megatron/bridge/training/pretrain.py": "def pretrain(config, step): print('ours', vars(config.model))",
+    "src/megatron/bridge/training/gpt_step.py": "forward_step = 1",
+    "src/megatron/bridge/training/utils/__init__.py": "",
+    "src/megatron/bridge/training/utils/omegaconf_utils.py": "def process_config_with_overrides(*_, **__): pass",
+}
+THEIRS = {
+    "scripts/training/recipe_runner.py": "RECIPE_ENV_BOOTSTRAP_MARKER = 'M'; TRAIN_FUNCTIONS = {}",
+    "scripts/training/run_recipe.py": "import os\ndef main(words): print('theirs', list(words), os.environ['M'] > '')",
+}
+RECIPE = """
+from types import SimpleNamespace
+def a_pretrain_config():
+    return SimpleNamespace(model=SimpleNamespace(seq_length=131072), dataset=SimpleNamespace(seq_length=4096))
+a_sft_config = a_pretrain_config
+"""
+
+
+@rows("files, name, wanted", [
+    ({}, "a_pretrain_config", "ours {'seq_length': 4096}"),
+    ({}, "a_vl_pretrain_config", ""),
+    (THEIRS, "a_pretrain_config", "theirs ['--recipe', 'a_pretrain_config', 'x=1'] True"),
+    (THEIRS, "a_sft_config", "theirs ['--recipe', 'a_sft_config', 'x=1', 'checkpoint.pretrained_checkpoint=/"),
 ])  # fmt: skip
-def test_a_recipes_name_chooses_the_step(monkeypatch: pytest.MonkeyPatch, recipe: str, path: str) -> None:
-    modules(monkeypatch, path, forward_step=path)
-    assert step_of(recipe) == path
-
-
-def test_a_class_of_steps_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    modules(monkeypatch, "diffusion.models.flux.flux_step", Adapter=int, FluxForwardStep=FluxForwardStep)
-    assert isinstance(step_of("flux_12b_pretrain_2gpu_h100_bf16_config"), FluxForwardStep)
+def test_bridges_own_program_makes_a_recipe_ready_where_the_tree_has_it(
+    tmp_path: Path, files: dict[str, str], name: str, wanted: str
+) -> None:
+    for path, text in (PACKAGES | {"src/megatron/bridge/recipes.py": RECIPE} | files).items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text, encoding="utf-8")
+    command = [sys.executable, "-B", "-m", "megatron_hcp.pretend.bridge_program", name, "x=1"]
+    path = os.pathsep.join((str(tmp_path / "src"), *sys.path))
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path})
+    assert done.stdout.startswith(wanted), done.stdout + done.stderr
+    assert wanted or "NotImplementedError: the step of this model" in done.stderr

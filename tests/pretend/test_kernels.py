@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
+from megatron_hcp.pretend.stand_ins.files import share
 from megatron_hcp.pretend.stand_ins.frameworks.verl import linear_cross_entropy
 from megatron_hcp.pretend.stand_ins.kernels import DSA, KERNELS
+from megatron_hcp.pretend.stand_ins.transformer_engine import _gemm, _mlp
 from support.rows import rows
 
 pytestmark = pytest.mark.torch
@@ -77,3 +81,49 @@ def test_verls_fused_loss_gives_two_numbers_a_token_and_gradients_of_both_inputs
     (log_probs + entropy).sum().backward()
     assert log_probs.shape == entropy.shape == (2 * TOKENS,)
     assert hidden.grad.shape == hidden.shape and weight.grad.shape == weight.shape
+
+
+BROKEN = """
+from megatron_hcp.pretend.stand_ins import kernels, packages
+packages.install()
+kernels.install()
+from cudnn import DSA, pygraph
+print(DSA.indexer_backward_wrapper(1, 2, 3)["d_index_q"], pygraph)
+"""
+
+
+def test_an_installed_cudnn_that_cannot_be_imported_here_has_a_stand_in_and_any_other_name(tmp_path: Path) -> None:
+    (tmp_path / "cudnn.py").write_text("raise OSError('libcudnn.so.9: cannot open')", encoding="utf-8")
+    done = subprocess.run([sys.executable, "-B", "-c", BROKEN], capture_output=True, text=True, cwd=tmp_path)
+    assert done.stdout.startswith("1 "), done.stderr
+
+
+@rows("layout, a, b, wanted", [
+    ("TN", (5, 3), (7, 3), (7, 5)),
+    ("NN", (5, 3), (7, 5), (7, 3)),
+    ("NT", (7, 3), (7, 5), (5, 3)),
+])  # fmt: skip
+def test_a_product_has_the_shape_that_cublas_gives_for_its_layout(
+    layout: str, a: tuple[int, int], b: tuple[int, int], wanted: tuple[int, int]
+) -> None:
+    """The three that a linear layer's forward and backward pass take: of weight and input, gradient and both."""
+    out, *rest = _gemm(torch.zeros(a), torch.zeros(b), out_dtype=torch.float64, layout=layout)
+    assert out.shape == wanted and out.dtype == torch.float64 and rest == [None] * 3
+
+
+@pytest.mark.parametrize("returns_bias", [False, True])
+def test_a_fused_mlp_gives_what_it_gets_and_a_gradient_to_each_weight(returns_bias: bool) -> None:
+    mlp = SimpleNamespace(tp_size=2, sequence_parallel=True, return_bias=returns_bias, fc2_bias=torch.zeros(WIDTH))
+    weights = [torch.zeros(shape, requires_grad=True) for shape in ((WIDTH,), (HEADS, WIDTH), (WIDTH, HEADS))]
+    mlp.layer_norm_weight, mlp.fc1_weight, mlp.fc2_weight = weights
+    told = _mlp(mlp, torch.zeros(TOKENS, 1, WIDTH))
+    out = told[0] if returns_bias else told
+    out.sum().backward()
+    assert out.shape == (TOKENS, 1, WIDTH) and all(weight.grad.shape == weight.shape for weight in weights)
+
+
+def test_a_tensor_that_shares_anothers_storage_has_room_again() -> None:
+    given, of = (torch.empty(TOKENS, device="meta") for _ in range(2))
+    given.untyped_storage().resize_(0)
+    share(given, of)
+    assert given.untyped_storage().nbytes() == of.untyped_storage().nbytes() == 4 * TOKENS

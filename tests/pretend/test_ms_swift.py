@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from importlib import metadata
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 from megatron_hcp.pretend.stages import PROGRESS, and_no_further
-from megatron_hcp.pretend.stand_ins.frameworks.ms_swift import _without_code
+from megatron_hcp.pretend.stand_ins.frameworks.ms_swift import _without_code, take_release_from
 from support.rows import rows
 
 pytestmark = pytest.mark.torch
@@ -16,6 +19,12 @@ pytestmark = pytest.mark.torch
 def test_a_model_is_made_without_its_folders_code_whatever_is_asked() -> None:
     made = _without_code(lambda *args, **kwargs: (args, kwargs))
     assert made("a", dtype=1, trust_remote_code=True) == (("a",), {"dtype": 1, "trust_remote_code": False})
+
+
+def test_the_release_of_megatron_core_is_that_of_the_tree(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metadata, "version", metadata.version)
+    take_release_from(SimpleNamespace(__version__="0.99.1"))
+    assert metadata.version("megatron-core") == "0.99.1" and metadata.version("torch") == torch.__version__
 
 
 @rows("until, ends_with", [("optimizer", "Reached"), ("data", "NotImplementedError")])

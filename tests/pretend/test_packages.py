@@ -65,9 +65,51 @@ def test_no_python_file_of_a_models_folder_is_run(tmp_path: Path, framework: str
 
 def test_a_release_that_does_not_look_for_flash_attention_is_left_as_it_is(tmp_path: Path) -> None:
     (tmp_path / "transformers.py").write_text("class PreTrainedModel: pass\n", encoding="utf-8")
-    code = "from megatron_hcp.pretend.stand_ins import packages; packages.take_flash_attention_by_name()"
+    code = "from megatron_hcp.pretend.stand_ins import packages; packages.build_towers()"
     done = subprocess.run([sys.executable, "-B", "-c", code], capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
+
+
+TOWER = """
+import torch
+class PreTrainedModel(torch.nn.Linear):
+    @classmethod
+    def _from_config(cls, width):
+        return cls(width, width)
+"""
+BUILT = """
+import torch, torch._dynamo
+from megatron_hcp.pretend.stand_ins import device, packages, tensors
+device.install()
+tensors.install()
+packages.build_towers()
+from transformers import PreTrainedModel
+print(PreTrainedModel._from_config(1 << 20).weight.device, torch.zeros(1).device)
+"""
+
+
+def test_a_tower_of_transformers_is_built_on_the_gpu_where_it_takes_no_memory(tmp_path: Path) -> None:
+    (tmp_path / "transformers.py").write_text(TOWER, encoding="utf-8")
+    done = subprocess.run([sys.executable, "-B", "-c", BUILT], capture_output=True, text=True, cwd=tmp_path)
+    assert done.stdout.split() == ["cuda:0", "cpu"], done.stderr
+
+
+SECTIONS = """
+from megatron_hcp.pretend.stand_ins import packages
+packages.run_no_code_of_models()
+import transformers
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+told, _ = transformers.PretrainedConfig.get_config_dict(
+    {"model_type": "newer", "text_config": {"width": 7}, "quantization_config": {"bits": 8}})
+made = CONFIG_MAPPING["newer"](**told)
+print(made.text_config.width, made.quantization_config)
+"""
+
+
+def test_a_section_of_a_plain_configuration_is_one_too(tmp_path: Path) -> None:
+    write_transformers(tmp_path)
+    done = subprocess.run([sys.executable, "-B", "-c", SECTIONS], capture_output=True, text=True, cwd=tmp_path)
+    assert done.stdout.strip() == "7 {'bits': 8}", done.stderr
 
 
 def test_a_release_whose_way_to_a_models_own_code_is_not_known_is_not_run(tmp_path: Path) -> None:

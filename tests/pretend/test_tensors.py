@@ -34,6 +34,7 @@ def told(expression: str) -> str:
     ("torch.arange(torch.tensor(2).cuda()).tolist()", "[0, 1]"),
     ("[len(part) for part in weights.split(list(torch.tensor([1, 3]).cuda()))]", "[1, 3]"),
     ("tuple(weights.repeat(torch.tensor(2).cuda(), 1).shape)", "(8, 4)"),
+    ("tuple(weights[0].expand(torch.tensor(3).cuda(), 4).shape)", "(3, 4)"),
     ("torch.cuda.Stream.priority_range()[1] < 0", "True"),
     ("bool(torch.any(weights != weights * 1))", "False"),
     ("bool(torch.all(torch.tensor([1, 0], device='cuda')))", "False"),

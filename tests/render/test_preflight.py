@@ -9,6 +9,10 @@ import pytest
 
 from megatron_hcp.job.nodes import differences
 from megatron_hcp.job.placement import misplaced_rank
+from megatron_hcp.launch.fact import UpstreamTree
+from megatron_hcp.launch.load import LoadOptions, load_launch
+from megatron_hcp.render.job import plan_job
+from megatron_hcp.render.site import load_site
 from support.processes import HANG_S
 
 
@@ -196,3 +200,18 @@ def test_a_world_that_the_sizes_do_not_divide_is_refused_in_one_line():
 def test_an_unknown_check_is_refused():
     done = _preflight("run", "no_such_check")
     assert done.returncode == 1 and "no such check" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("asked", "trees", "wanted"),
+    [
+        ({}, [UpstreamTree("megatron-lm", "/shared/mlm", None)], None),
+        ({"preflight": "dryrun"}, [], ["--upstream=installed"]),
+        ({"preflight": "dryrun"}, [UpstreamTree("megatron-lm", "/a", None)], ["--upstream=megatron-lm=/a"]),
+    ],
+)
+def test_upstreams_code_runs_before_training_only_where_the_job_was_asked_for_it(asked, trees, wanted):
+    launch = load_launch("", LoadOptions(dialect="mlm", words=("--num-layers", "2")))
+    launch = launch._replace(reading=launch.reading._replace(upstream=tuple(trees)))
+    given = {"nodes": "1", "gpus_per_node": "8", "time": "1:00:00", "program": ("pretrain_gpt.py",), **asked}
+    assert plan_job("srun", load_site(None, given), launch).spec.dryrun == wanted

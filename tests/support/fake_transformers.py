@@ -22,6 +22,9 @@ CONFIG_MAPPING = Mapping(known=dict)
 """
 BASE = """
 class PretrainedConfig:
+    def __init__(self, **given):
+        vars(self).update(given)
+
     @classmethod
     def get_config_dict(cls, found, revision=None):
         if revision:

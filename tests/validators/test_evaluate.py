@@ -266,3 +266,32 @@ def test_a_section_without_a_field_that_pydantic_requires_is_refused(given: dict
     )
     assert [one.guard.condition for one in found.refusals] == refused
     assert "may" in section.fields
+
+
+@pytest.mark.parametrize(
+    ("text", "refused"),
+    [
+        ("do setenv('A', '1')\ncheck env('A') == '1'\tone", []),
+        ("do setenv('A', '2')\ncheck env('A') == '1'\tone", ["one"]),
+        ("do setenv('A', None)\ncheck env('A', '1') == '1'\tunset", []),
+        ("if args.sp\n do setenv('A', '2')\ncheck env('A', '1') == '1'\tbranch", ["branch"]),
+        ("if args.tp\n do setenv('A', '2')\ncheck env('A', '1') == '1'\tmaybe", []),
+    ],
+)
+def test_a_variable_that_upstream_sets_has_that_value_afterwards(text: str, refused: list[str]) -> None:
+    found, _ = run(unit("validate", text), **HIDDEN)
+    assert [one.guard.message for one in found.refusals] == refused
+
+
+def test_a_variable_that_upstream_may_have_set_depends_on_what_decides_that() -> None:
+    found, _ = run(unit("validate", "if args.tp\n do setenv('A', '2')\ncheck env('A') == '1'\tmaybe"), **HIDDEN)
+    assert [one.unknown for one in found.open] == [("tp",)]
+
+
+@pytest.mark.parametrize(("key", "refused"), [("'name'", []), ("'nosuch'", ["no such key"])])
+def test_what_python_raises_in_a_statement_that_upstream_watches_is_refused_by_its_own_words(
+    key: str, refused: list[str]
+) -> None:
+    text = f"check works(args.cfg[{key}])\tno such key\nargs.x = args.cfg[{key}]"
+    found, _ = run(unit("validate", text), cfg=Thing({"name": 1}, key="data"))
+    assert [one.guard.message for one in found.refusals] == refused

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from megatron_hcp.judge.engine import check_launch
@@ -34,6 +36,38 @@ def test_verls_main_ppo_is_judged_by_the_release_that_the_launch_states() -> Non
     assert judged("verl", PPO, "verl=0.8.0") == [("verl", "0.8.0")]
     assert judged("verl", PPO) == [("verl", VERL.releases[-1])]
     assert judged("verl", PPO, "verl=0.5.0") == []
+
+
+@pytest.mark.parametrize("name", ["miles", "slime"])
+def test_a_script_in_a_checkout_of_miles_or_slime_is_judged_by_that(name: str, tmp_path: Path) -> None:
+    """Most of the scripts of miles write nothing that slime lacks."""
+    for file in ("pyproject.toml", f"{name}/utils/arguments.py", "scripts/run.sh"):
+        place = tmp_path / file
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(f"python3 train.py {' '.join(SLIME_JOB)}\n")
+    report = check_launch(load_launch(str(tmp_path / "scripts/run.sh"), LoadOptions()), rules_for, fixes=False)
+    assert report.judged_by[0].repo == name
+
+
+def test_verls_configuration_may_be_named_with_its_suffix() -> None:
+    assert judged("verl", (*PPO, "--config-name=ppo_megatron_trainer.yaml"), "verl=0.9.1") == [("verl", "0.9.1")]
+
+
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [
+        ("actor_rollout_ref.actor.megatron.nosuch", "McoreEngineConfig.__init__() got an unexpected keyword argument"),
+        ("actor_rollout_ref.rollout.nosuch", "RolloutConfig.__init__() got an unexpected keyword argument"),
+        ("actor_rollout_ref.actor.megatron.max_token_len_per_gpu", ""),  # a field of the class that no YAML has
+        ("actor_rollout_ref.actor.megatron.override_transformer_config.nosuch", ""),
+        ("actor_rollout_ref.rollout.engine_kwargs.vllm.nosuch", ""),
+    ],
+)
+@pytest.mark.parametrize("release", ["0.7.1", "0.9.1", "0.10.0"])
+def test_a_key_that_hydra_adds_and_verls_dataclass_lacks_is_refused(key: str, said: str, release: str) -> None:
+    report = report_on("verl", (*PPO, f"+{key}=1"), f"verl={release}")
+    found = [one for one in report.findings if one.rule.id.startswith("START")]
+    assert [(one.keys, said in one.problem.message) for one in found] == ([((key,), True)] if said else [])
 
 
 @pytest.mark.parametrize(

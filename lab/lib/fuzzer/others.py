@@ -6,6 +6,7 @@ import bz2
 import gzip
 import json
 import lzma
+from functools import partial
 from random import Random
 
 from fuzzer.case import OUTPUT
@@ -56,7 +57,9 @@ def render(random: Random, seeds: Seeds) -> Made:
 
 def packed_log(random: Random, name: str, log: bytes) -> tuple[str, bytes]:
     """The log as rotation packs it: whole, damaged, or under another packer's name."""
-    suffix, pack = random.choice(((".gz", gzip.compress), (".bz2", bz2.compress), (".xz", lzma.compress)))
+    suffix, pack = random.choice(
+        ((".gz", partial(gzip.compress, mtime=0)), (".bz2", bz2.compress), (".xz", lzma.compress))
+    )
     data = pack(log)
     if random.random() < 0.4:
         data = damaged(random, data, [pack(b"x" * 10_000_000)])

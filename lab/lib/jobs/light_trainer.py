@@ -92,6 +92,8 @@ class Trainer:
                 say(f"[exiting program {how}] datetime: {time.strftime('%Y-%m-%d %H:%M:%S')}")
                 return 0
         say(f"[after training is done] datetime: {time.strftime('%Y-%m-%d %H:%M:%S')}")
+        if options.fault == "hang-end" and befalls(options):
+            time.sleep(3600)
         return 0
 
     def save(self, step: int) -> None:
@@ -100,6 +102,8 @@ class Trainer:
         say(f"saving checkpoint at iteration {step:7d} to {self.options.save} in torch_dist format")
         self.saves += 1
         time.sleep(self.options.save_seconds)
+        if self.options.fault == "hang-save" and self.saves >= self.options.at:
+            time.sleep(3600)
         if self.options.fault == "full" and self.saves >= self.options.at:
             with open("/dev/full", "w") as file:
                 file.write("x" * 100_000)

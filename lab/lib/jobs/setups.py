@@ -28,11 +28,13 @@ while [[ $1 == --* ]]; do
     case $1 in
         --bind)
             from=${2%%:*} to=${2#*:}
+            how=${to#*:} to=${to%%:*}
             if [[ ! -d $from ]]; then
                 echo "FATAL:   container creation failed: mount $from->$to error: no such file or directory" >&2
                 exit 255
             fi
             [[ $from == "$to" ]] || { mkdir -p "$to" && mount --bind "$from" "$to"; }
+            [[ $how != ro ]] || mount -o remount,ro,bind "$to"
             shift 2
             ;;
         *) shift ;;
@@ -148,7 +150,7 @@ def _hung_health(job: Job) -> None:
     _edit(job, ("timeout --kill-after=10 300", "timeout --kill-after=1 6"))
 
 
-def _container(job: Job, source: str = "kept") -> None:
+def _container(job: Job, source: str = "kept", how: str = "") -> None:
     """The checkpoints lie in a folder of the host that the container has under another name."""
     _program("apptainer", APPTAINER)(job)
     inside = f"/mnt/hcp-{os.getpid()}/ckpt"
@@ -156,7 +158,7 @@ def _container(job: Job, source: str = "kept") -> None:
     job.checkpoints = job.folder / "kept"
     job.trainer += ["--save", inside, "--load", inside]  # type: ignore[attr-defined]
     repository = Path(__file__).resolve().parents[3]
-    mounts = [f"{job.folder / source}:{inside}", f"{repository}:{repository}"]
+    mounts = [f"{job.folder / source}:{inside}{how}", f"{repository}:{repository}"]
     runtime = ["--container-runtime", "apptainer", "--container-image", "nemo.sif"]
     job.options += [*runtime, "--mounts", ",".join(mounts)]  # type: ignore[attr-defined]
 
@@ -179,6 +181,14 @@ def _two_components(job: Job) -> None:
     job.text = (  # type: ignore[attr-defined]
         "#!/bin/bash\n#SBATCH --nodes=1 --gpus-per-node=2 --time=10\n#SBATCH hetjob\n#SBATCH --nodes=2\n"
         f"srun {words} --micro-batch-size 1\n"
+    )
+
+
+def _two_groups(job: Job) -> None:
+    words = shlex.join([sys.executable, str(job.program), *LAUNCH])
+    job.text = (  # type: ignore[attr-defined]
+        "#!/bin/bash\n#SBATCH --nodes=2 --ntasks-per-node=2 --gpus-per-node=2 --time=10\n"
+        f"srun --het-group=0 {words} : --het-group=1 {words}\n"
     )
 
 
@@ -225,6 +235,9 @@ BEFORE: dict[str, Callable[[Job], None]] = {
     "chain_of_two": _array("0-1%1"),
     "container": _container,
     "container_without_mount": lambda job: _container(job, "not_there"),
+    "container_read_only": lambda job: _container(job, how=":ro"),
+    "two_groups": _two_groups,
+    "python_hangs": _on_n2("import time\ntime.sleep(900)"),
     "working_folder": _working_folder,
     "verl": _verl(8),
     "slow_verl": _verl(8, "time.sleep(4)"),

@@ -8,7 +8,8 @@ from typing import NamedTuple
 from megatron_hcp.backports.faults import EFFECTS, ReleaseFault, builds_with_bridge, faults_of, is_set, settings_of
 from megatron_hcp.backports.table import Backport, Upstream, fixes_of, upstreams
 from megatron_hcp.backports.topics import TOPICS, is_on
-from megatron_hcp.launch.fact import Launch
+from megatron_hcp.launch.build import with_facts
+from megatron_hcp.launch.fact import Fact, Launch
 from megatron_hcp.rules.known.condition import Clause
 from megatron_hcp.rules.known.row import Package, is_run, span_with
 from megatron_hcp.rules.view import Unknown, View
@@ -17,7 +18,8 @@ OPTIONS = "options"
 """The topic of a fix that touches only launches which set one of its options."""
 _SETS, _MODEL, _TELLING, _CLOSE = 4, 3, 2, 5
 """The weight of an option that a launch sets, of its model, of what tells it from most launches, and of what is close
-enough to be named: of 38 such fixes of two draws of reported faults (70 launches), 14 name what the report names.
+enough to be named: of 38 such fixes of two draws of reported faults (70 launches), 14 name what the report names, and
+two of six more by an option alone.
 """
 
 
@@ -44,10 +46,10 @@ class Lacking(NamedTuple):
 
     @property
     def closest(self) -> Backport | None:
-        """The most telling fix whose fault isn't among `faults`, if it tells much."""
+        """The most telling fix whose fault isn't among `faults`, if it tells much or names an option that is set."""
         said = {fix.number for fix, _ in self.faults}
-        first = next((fix for fix in self.touching if fix.number not in said), None)
-        return first if first is not None and _weight(first, self.options) >= _CLOSE else None
+        close = (fix for fix in self.touching if _weight(fix, self.options) >= _CLOSE or self.sets(fix))
+        return next((fix for fix in close if fix.number not in said), None)
 
     def mended(self, fix: Backport) -> str | None:
         """The first newer release with a fix; None = no release has it yet."""
@@ -74,13 +76,32 @@ def lacking(launch: Launch) -> LaterFixes:
             if package == "bridge" and v.known(package) and builds_with_bridge(v) and not _why_not_read(v, upstream):
                 found.append(_in_the_model(v, upstream))
             continue
-        if not v.known(package):
+        if package == "mcore" and not v.known(package) and (pinned := _pinned(v)) is not None:
+            core = View(with_facts(launch, {package: Fact(pinned, "derived")}))
+            found.append(_lacking(core, upstream)._replace(release=f"{pinned} (which Bridge {v['bridge']} pins)"))
+        elif not v.known(package):
             unstated.append(package)
         elif (reason := _why_not_read(v, upstream)) is not None:
             unread.append((package, reason))
         else:
             found.append(_lacking(v, upstream))
     return LaterFixes(tuple(found), tuple(unread), tuple(unstated))
+
+
+def _pinned(v: View) -> str | None:
+    """The megatron-core that the launch's Bridge pins; None if that was not read."""
+    from megatron_hcp.validators.table import table_of
+    from megatron_hcp.validators.upstreams import MEGATRON_BRIDGE, revision_in
+
+    if not v.known("bridge"):
+        return None
+    try:
+        release = revision_in(MEGATRON_BRIDGE, v.release("bridge"))
+    except Unknown:
+        return None
+    return next(
+        (pin for name, *_, pin in table_of("megatron-bridge").releases if name == release and pin != name), None
+    )
 
 
 def _lacking(v: View, upstream: Upstream) -> Lacking:

@@ -10,9 +10,9 @@ from posixpath import basename, normpath
 from megatron_hcp.bash.assign import fields
 from megatron_hcp.bash.expand import value
 from megatron_hcp.bash.paths import below, seen_from_folder
-from megatron_hcp.bash.reason import WhyUnknown
+from megatron_hcp.bash.reason import ByVariable, WhyUnknown
 from megatron_hcp.bash.syntax import Command, Pipeline, Redirected, Statement
-from megatron_hcp.bash.value import Field, Value, text_of
+from megatron_hcp.bash.value import Field, Hole, Lit, OneOf, Value, text_of
 from megatron_hcp.bash.walker import Status, Walker
 
 _IN_PLACE, _EDITS = ("sed", "yq", "perl"), re.compile(r"-[A-Za-z]*i|--in-?place").match
@@ -116,8 +116,23 @@ def _make(w: Walker, folder: Value) -> None:
 def _name(w: Walker, file: Value) -> str:
     """A path as seen from the script's folder; "" if it isn't known, or may be a pattern."""
     seen = seen_from_folder(w, file)
-    name = below(seen) or text_of(seen) or ""
-    return normpath(name) if (name[:1] == "/" or seen is not file) and not {*name} & {*"*?["} else ""
+    name = below(seen) or text_of(seen) or _with_variables(seen)
+    return normpath(name) if (name[:1] in ("/", "$") or seen is not file) and not {*name} & {*"*?["} else ""
+
+
+def _with_variables(path: Value) -> str:
+    """A path that begins with a variable from outside: `$HOME/ckpt`; "" for any other."""
+    names = [part.text if isinstance(part, Lit) else _variable(part) for part in path]
+    return "".join(names) if names and all(names) and names[0].startswith("$") else ""
+
+
+def _variable(part: Hole | OneOf) -> str:
+    """`${NAME}`; "" where it is none, or a file may set it meanwhile."""
+    may_change = isinstance(part.reason, ByVariable) and part.reason.giver
+    if not isinstance(part, Hole) or part.taken_in is not None or may_change:
+        return ""
+    name = part.variable or part.outside
+    return name and f"${{{name}}}"
 
 
 def is_made(w: Walker, folder: Value) -> bool:

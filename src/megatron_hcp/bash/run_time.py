@@ -35,6 +35,8 @@ _TAKE_IN = frozenset(("source", ".", "set", "echo", "[", "test", "true", ":", "r
 _IS_BASH_5 = "if ((BASH_VERSINFO[0] < 5)); then echo 'wanted bash 5, for $0' >&2; exit 1; fi"
 _SHORTEST = 6
 """Characters of a credential that is told from other text by them."""
+_NO_CREDENTIAL = re.compile(r"(?i)(?:change|your|replace|insert|enter|fill|put)(?:[_-][a-z_-]+|me|this)")
+"""A text that is still to be replaced: `CHANGE_THIS`."""
 _PROGRAMS = frozenset(
     "awk basename bc cat cut date dirname echo expr find git grep head hostname id jq ls mktemp nproc nvidia-smi paste "
     "printf ps pwd python python3 readlink realpath scontrol sed seq shuf sort stat tail test tr uname uniq wc which "
@@ -136,7 +138,7 @@ def _tests(statements: Iterable[Statement]) -> Iterator[Statement]:
 def _with_credentials(w: Walker, variables: Mapping[str, Var]) -> list[str]:
     """The variables that are credentials, or whose text has that of a credential of the script in it."""
     credentials = {text for name, var in w.vars.items() if is_secret_name(name) for text in _texts(var)}
-    credentials = {text for text in credentials if len(text) >= _SHORTEST}
+    credentials = {text for text in credentials if len(text) >= _SHORTEST and not _NO_CREDENTIAL.fullmatch(text)}
     return [
         name
         for name, var in variables.items()

@@ -11,24 +11,47 @@ from typing import Any
 
 from megatron_hcp.ground.asked import is_folder
 from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.ground.files import read_text
 from megatron_hcp.launch.facts.known_models import fields_of, names_of_models, without_stage
-from megatron_hcp.launch.hf_cache import cache_folder, is_cached, is_model_name
-from megatron_hcp.launch.model_config import model_values, public_config
+from megatron_hcp.launch.hf_cache import cache_folder, cached_config, is_cached, is_model_name
+from megatron_hcp.launch.model_config import public_sizes
 
 _FAMILIES = (
-    (re.compile(r"Qwen/Qwen2(\.5)?(-Math)?-\d"), "Qwen2ForCausalLM", "qwen2"),
-    (re.compile(r"(google|LLM-Research)/gemma-2-"), "Gemma2ForCausalLM", "gemma2"),
-    (re.compile(r"Qwen/Qwen3-\d+(\.\d+)?B(?!-A)"), "Qwen3ForCausalLM", "qwen3"),
-    (re.compile(r"Qwen/Qwen3-\d+B-A\d"), "Qwen3MoeForCausalLM", "qwen3_moe"),
-    (re.compile(r"(meta-llama|LLM-Research)/(Meta-)?Llama-[23]"), "LlamaForCausalLM", "llama"),
-    (
-        re.compile(r"moonshotai/Moonlight-|deepseek-ai/DeepSeek-(V3(-Base)?|R1)\Z"),
-        "DeepseekV3ForCausalLM",
-        "deepseek_v3",
-    ),
-    (re.compile(r"(zai-org|ZhipuAI)/GLM-4\.5"), "Glm4MoeForCausalLM", "glm4_moe"),
+    (r"Qwen/Qwen2(\.5)?(-Math)?-\d", "Qwen2ForCausalLM", "qwen2", ""),
+    (r"(google|LLM-Research)/gemma-2-", "Gemma2ForCausalLM", "gemma2", ""),
+    (r"(google|LLM-Research)/gemma-3-1b", "Gemma3ForCausalLM", "gemma3_text", ""),
+    (r"google/gemma-3-", "Gemma3ForConditionalGeneration", "gemma3", "text_config"),
+    (r"Qwen/Qwen3-\d+(\.\d+)?B(?!-A)", "Qwen3ForCausalLM", "qwen3", ""),
+    (r"Qwen/Qwen3-\d+B-A\d", "Qwen3MoeForCausalLM", "qwen3_moe", ""),
+    (r"Qwen/Qwen3-Next-", "Qwen3NextForCausalLM", "qwen3_next", ""),
+    (r"Qwen/Qwen3\.5-\d+(\.\d+)?B(?!-A)", "Qwen3_5ForConditionalGeneration", "qwen3_5", "text_config"),
+    (r"Qwen/Qwen3\.5-\d+B-A\d", "Qwen3_5MoeForConditionalGeneration", "qwen3_5_moe", "text_config"),
+    (r"Qwen/Qwen2\.5-VL-\d", "Qwen2_5_VLForConditionalGeneration", "qwen2_5_vl", "text_config"),
+    (r"Qwen/Qwen3-Omni-", "Qwen3OmniMoeForConditionalGeneration", "qwen3_omni_moe", "thinker_config.text_config"),
+    (r"Qwen/Qwen2-Audio-", "Qwen2AudioForConditionalGeneration", "qwen2_audio", "text_config"),
+    (r"(meta-llama|LLM-Research)/(Meta-)?Llama-[23]", "LlamaForCausalLM", "llama", ""),
+    (r"moonshotai/Moonlight-|deepseek-ai/DeepSeek-(V3(-Base)?|R1)\Z", "DeepseekV3ForCausalLM", "deepseek_v3", ""),
+    (r"(zai-org|ZhipuAI)/GLM-4\.5V", "Glm4vMoeForConditionalGeneration", "glm4v_moe", "text_config"),
+    (r"(zai-org|ZhipuAI)/GLM-4\.5", "Glm4MoeForCausalLM", "glm4_moe", ""),
+    (r"mistralai/Ministral-3-", "Mistral3ForConditionalGeneration", "mistral3", "text_config"),
+    (r"nvidia/NVIDIA-Nemotron-Nano-12B-v2-VL", "NemotronH_Nano_VL_V2", "NemotronH_Nano_VL_V2", "llm_config"),
+    (r"nvidia/Nemotron-3-Nano-Omni-", *["NemotronH_Nano_Omni_Reasoning_V3"] * 2, "llm_config"),
+    (r"LGAI-EXAONE/K-EXAONE-", "ExaoneMoEForCausalLM", "exaone_moe", ""),
 )
-"""Models whose sizes alone make a config.json: what else it has are its class's defaults."""
+"""Models whose sizes alone make a config.json, and where in it they stand: the rest are its class's defaults."""
+_OF_DEFAULTS = (
+    "Qwen/Qwen2-Audio-7B-Instruct",
+    "zai-org/GLM-4.5V",
+    "google/gemma-4-E4B-it",
+    *(f"Qwen/Qwen3.5-{size}" for size in ("2B", "9B-Base", "35B-A3B-Base")),
+)
+"""Models of these that recipes name, and of which hcp's table has no sizes."""
+_BESIDE_SIZES: dict[str, dict[str, Any]] = {
+    "mistral3": {"model_type": "ministral3"},
+    "glm4v_moe": {"head_dim": 128, "use_qk_norm": False},
+    "NemotronH_Nano_VL_V2": {"vocab_size": 131072},
+}
+"""What stands beside the sizes, where it isn't the class's default."""
 _LARGEST_TIED = 3072
 """Of these families the dense models up to this hidden size tie their embeddings, as their config.json says."""
 _NAME_EXPERTS_ROUTED = ("deepseek_v3", "glm4_moe")
@@ -53,16 +76,22 @@ def _is_known(name: str) -> bool:
 
 
 def made_config(name: str) -> dict[str, Any] | None:
-    """A config.json of a public model's sizes; None where the sizes alone make none."""
-    family = next((family for family in _FAMILIES if family[0].match(name)), None)
-    config = public_config(name) if family else None
+    """A config.json of a public model's sizes, as far as they are known; None for a model of another family."""
+    family = next((family for family in _FAMILIES if re.match(family[0], name)), None)
+    config = (public_sizes(name) or ({} if name in _OF_DEFAULTS else None)) if family else None
     if family is None or config is None:
         return None
-    is_tied = "num_experts" not in config and config["hidden_size"] <= _LARGEST_TIED
-    if family[2] in _NAME_EXPERTS_ROUTED:
-        config |= _routed(config)
-    return {"architectures": [family[1]], "model_type": family[2], "tie_word_embeddings": is_tied,
-            "torch_dtype": "bfloat16", **config}  # fmt: skip
+    _, architecture, kind, place = family
+    made: dict[str, Any] = {"architectures": [architecture], "model_type": kind, "torch_dtype": "bfloat16"}
+    config |= _BESIDE_SIZES.get(kind, {})
+    if place:
+        for section in reversed(place.split(".")):
+            config = {section: config}
+    else:
+        is_small = config.get("hidden_size", _LARGEST_TIED + 1) <= _LARGEST_TIED
+        made["tie_word_embeddings"] = "num_experts" not in config and is_small
+        config |= _routed(config) if kind in _NAME_EXPERTS_ROUTED else {}
+    return {**made, **config}
 
 
 def _routed(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -89,7 +118,7 @@ def write_cache(folder: str, words: Iterable[str]) -> str:
     cached = [entry[8:].replace("--", "/", 1) for entry in entries if entry.startswith("models--")]
     for entry in entries:
         os.symlink(os.path.join(os.path.abspath(real), entry), os.path.join(hub, entry))
-    for name in {*names_of_models(), *_NAME.findall(" ".join(words))}:
+    for name in {*names_of_models(), *_OF_DEFAULTS, *_NAME.findall(" ".join(words))}:
         model = os.path.join(hub, f"models--{name.replace('/', '--')}")
         if os.path.lexists(model) or not (text := _stands_for(name, cached)):
             continue
@@ -110,7 +139,7 @@ def _stands_for(name: str, cached: Iterable[str]) -> str:
     with suppress(HcpError):
         for other in cached:
             if without_stage(other) == stage:
-                found = model_values(other)[1]
+                found = json.loads(read_text(cached_config(other), "a model's config"))
                 found.pop("quantization_config", None)  # of its stored weights
                 return json.dumps(found)
     return ""

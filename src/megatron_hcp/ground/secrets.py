@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from megatron_hcp.ground.secret_shapes import secret_spans
+from megatron_hcp.ground.secret_shapes import OF_NAMES, areas_of, secret_spans
 
 HIDDEN = "***"
 _NAME = r"[A-Za-z_][\w.-]*"
@@ -16,8 +16,6 @@ _ANYWHERE = ("SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL")
 _AT_THE_END = ("TOKEN", "KEY")
 _WITH_A_WORD = ("_PASS", "_PWD", "_PW", "_SIGNATURE", "ACCESS_KEY_ID", "_WEBHOOK", "_WEBHOOK_URL", "_BEARER", "_PAT")
 """Names that end so are credentials: `DB_PASS`, but not `PWD`, the working folder."""
-_WORDS = (*_ANYWHERE, *_AT_THE_END, *_WITH_A_WORD)
-"""One of these is in every credential's name: a text without them has none."""
 _EXCEPTIONS = ("Error", "Exception", "Warning", "NotFound")
 """How names of exceptions end: `NoCredentialsError: Unable to locate credentials` has no credential."""
 _HARMLESS_NAMES = (
@@ -80,12 +78,13 @@ def without_secrets(text: str) -> str:
         text = re.sub(_HUGGING_FACE, HIDDEN, text)
     if "@" in text and "://" in text:
         text = re.sub(_URL, f"://{HIDDEN}@", text)
-    spans = [*secret_spans(text)]
+    areas = areas_of(text)
+    spans = [*secret_spans(text, areas)]
     if "value" in text:
         spans += (found.span(2) for found in re.finditer(_NAMED, text) if is_secret_name(f"--{found[1]}"))
-    text = _without(text, sorted(spans))
-    capitals = text.upper()
-    if not any(word in capitals for word in _WORDS):
+    if spans:
+        text = _without(text, sorted(spans))
+    if OF_NAMES.isdisjoint(areas):
         return text
     parts: list[str] = []
     shown = 0

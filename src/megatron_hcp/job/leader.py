@@ -61,7 +61,8 @@ class Leader(Supervisor):
             self._prepare()
             training = self._train()
         except AskedError:
-            return self.attempt.verdict(self.preparation.phase, 1, self.asked)
+            waits = self.preparation.still_waits_for(self.place.nodes)
+            return self.attempt.verdict(self.preparation.phase, 1, self.asked, stopped=waits)
         except StoppedError as error:
             self.events.say("stopped", phase=self.preparation.phase, reason=error.reason)
             phase = self.preparation.phase

@@ -29,8 +29,8 @@ class AttemptEnd(NamedTuple):
     `unfit`: nodes that failed their health checks. `stalled`: why the watchdog ended the training, or "".
     `at_fault`: the node whose hardware is at fault according to the logs, or "". `max_requeues`: None if the job is
     never requeued. `has_progress`: a checkpoint was written in this attempt. `finished`: whether the training did all
-    of its iterations; None if nothing says so. `steps`: how far it got, in words. `cause`: what the logs give as the
-    reason of a failure, or "".
+    of its iterations; None if nothing says so. `all_saved`: a checkpoint holds the last of them. `steps`: how far it
+    got, in words. `cause`: what the logs give as the reason of a failure, or "".
     `lost_node`: Slurm's reason if it ended the job for a failed node, or "". `in_pod`: it ran in Kubernetes.
     """
 
@@ -48,6 +48,7 @@ class AttemptEnd(NamedTuple):
     stalled: str = ""
     at_fault: str = ""
     finished: bool | None = True
+    all_saved: bool = False
     steps: str = ""
     cause: str = ""
     lost_node: str = ""
@@ -121,7 +122,7 @@ def _preempted(ended: AttemptEnd) -> Outcome:
     by = "Slurm preempted or requeued the job" if ended.is_preempted else "Slurm signalled that the time limit is near"
     by = "Kubernetes ended a pod" if ended.in_pod else by
     if ended.phase < _TRAINING:
-        reason = f"{by} before it trained"
+        reason = "; ".join(filter(None, (f"{by} before it trained", ended.stopped)))
     elif ended.code == 0:
         reason = f"{by}; the trainer exited with 0"
     elif ended.code == _KILLED:
@@ -146,6 +147,7 @@ def _failed(ended: AttemptEnd) -> Outcome:
         refusal, exclude = _after_validation(code, ended.suspicion)
     else:
         refusal = "" if ended.has_progress else _NO_PROGRESS
+        refusal = "all of its iterations are done and saved: it would do nothing more" if ended.all_saved else refusal
     refusal = _limit(ended) or refusal
     if refusal:
         return Outcome("failed", "none", code, f"{reason}; {refusal}")

@@ -21,6 +21,8 @@ from megatron_hcp.job.task import JobTask
 
 _CHECK_S = 300.0
 _FACTS_S = 120.0
+_DRYRUN_S = 600.0
+_REFUSED = ": refused in "
 REPORT_S = 900.0
 """Seconds in which every node must report: an image may have to be fetched first."""
 
@@ -64,13 +66,9 @@ class Preparing:
         """Runs `hcp check` on the launch; a launch with errors is not trained."""
         if self.spec.check is None:
             return
-        words = ["check", *self.spec.assumed, *self.spec.check, *(f"--assume={fact}" for fact in facts)]
-        if self.spec.check_connections:
-            value = os.environ.get("CUDA_DEVICE_MAX_CONNECTIONS", "null")
-            words.append(f"--assume=env.CUDA_DEVICE_MAX_CONNECTIONS={value}")
-        launch = ["--", *self.launch[self.spec.check_skip :]]
         report = self.folder.run / "check.json"
-        done = run_hcp([*words, "-o", f"json={report}", "--format", "text", *launch], _CHECK_S)
+        words = ["check", "-o", f"json={report}", "--format", "text", *self._launch_words(self.spec.check, facts)]
+        done = run_hcp(words, _CHECK_S)
         complain(done.stderr)
         said = done.stderr.strip().splitlines() or ["it said nothing"]
         if done.status == 4:
@@ -86,6 +84,29 @@ class Preparing:
             how = f"did not end within {_CHECK_S:.0f} s" if done.why else f"exit code {done.status}"
             raise StoppedError(f"hcp check could not run ({how}): {said[-1]}")
 
+    def _launch_words(self, check: Sequence[str], facts: Sequence[str]) -> list[str]:
+        words = [*self.spec.assumed, *check, *(f"--assume={fact}" for fact in facts)]
+        if self.spec.check_connections:
+            value = os.environ.get("CUDA_DEVICE_MAX_CONNECTIONS", "null")
+            words.append(f"--assume=env.CUDA_DEVICE_MAX_CONNECTIONS={value}")
+        return [*words, "--", *self.launch[self.spec.check_skip :]]
+
+    def try_upstream(self, facts: Sequence[str]) -> None:
+        """Runs `hcp dryrun` on the launch, if the job is told to; only upstream's own refusal ends the job."""
+        if self.spec.check is None or self.spec.dryrun is None:
+            return
+        done = run_hcp(["dryrun", *self.spec.dryrun, *self._launch_words(self.spec.check, facts)], _DRYRUN_S)
+        complain(done.stderr)
+        print(done.stdout, end="", flush=True)
+        if done.status == 1:
+            lines = done.stdout.splitlines()
+            why = next((" ".join(lines[at : at + 2]) for at, line in enumerate(lines) if _REFUSED in line), "")
+            raise StoppedError(f"upstream's own code refuses the launch: {why}")
+        if done.status != 0:
+            said = [*done.stdout.splitlines(), *done.stderr.splitlines(), "it said nothing"]
+            reason = f"hcp dryrun decides nothing: {f'no end within {_DRYRUN_S:.0f} s' if done.why else said[-1]}"
+            self.events.say("warning", phase=self.phase, reason=reason)
+
     def compare_nodes(self, names: Sequence[str]) -> None:
         """Waits for every node's report; they must agree, and have what the job needs."""
         reports = self._reports(names)
@@ -99,7 +120,13 @@ class Preparing:
         facts = common_facts(reports)
         (self.folder.run / "facts.txt").write_text("".join(f"{fact}\n" for fact in facts), encoding="utf-8")
         self.check_launch("with the versions on the nodes", facts)
+        self.try_upstream(facts)
         self._place_ranks(reports)
+
+    def still_waits_for(self, names: Sequence[str]) -> str:
+        """Which nodes have not reported yet, in words; "" if all have."""
+        silent = ", ".join(name for index, name in enumerate(names) if not self.folder.is_told(f"nodes/{index}"))
+        return f"{silent} had not reported yet" if silent and self.phase == 1 else ""
 
     def _reports(self, names: Sequence[str]) -> list[dict[str, Any]]:
         def all_in() -> bool:

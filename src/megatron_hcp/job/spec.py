@@ -40,6 +40,7 @@ _SHAPE = Fields(
         "gpus_to_see": _COUNT,
         "check": TEXTS,
         "check_skip": _COUNT,
+        "dryrun": TEXTS,
         "check_connections": Leaf("true or false", lambda value: isinstance(value, bool)),
         "ranks": Leaf("words such as --gpus-per-node=8 and --hcp=4,2", _are_groups),
         "communication": TEXTS,
@@ -56,9 +57,10 @@ class JobSpec(NamedTuple):
 
     `gpus_to_see`: how many GPUs each node must show; 0 for any number. `check`: arguments of `hcp check` (None: not
     checked), which gets the launch's words from `check_skip` on, and CUDA_DEVICE_MAX_CONNECTIONS if
-    `check_connections`. `ranks`: the sizes that decide which rank belongs where (None: not known before training).
-    `communication`: arguments of the test of the groups (None: not tested). `shared`: folders that every node must
-    see. `requeue`: how often the job may be started again; None if never.
+    `check_connections`. `dryrun`: arguments of `hcp dryrun` beside those of the check (None: not run). `ranks`: the
+    sizes that decide which rank belongs where (None: not known before training). `communication`: arguments of the
+    test of the groups (None: not tested). `shared`: folders that every node must see. `requeue`: how often the job
+    may be started again; None if never.
     """
 
     start: Literal["srun", "torchrun", "ft_launcher", "ray", "verify"]
@@ -68,6 +70,7 @@ class JobSpec(NamedTuple):
     check: list[str] | None = None
     check_skip: int = 0
     check_connections: bool = False
+    dryrun: list[str] | None = None
     ranks: list[str] | None = None
     communication: list[str] | None = None
     shared: Sequence[str] = ()

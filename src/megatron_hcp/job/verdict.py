@@ -103,6 +103,7 @@ class JobAttempt:
             stalled=training.stalled if training is not None else "",
             at_fault=node_at_fault(run, self.place.nodes) if has_failed else "",
             finished=self._is_finished(steps),
+            all_saved=0 < steps.of <= saved_iteration(self.place.checkpoints),
             steps=str(steps) if self.spec.start != "verify" else "",
             cause=_cause(training, found, first),
             # With --no-kill, the training goes on without the node, and may end well.

@@ -108,6 +108,18 @@ def public_config(model: str) -> dict[str, Any] | None:
     return {**config, **({"first_k_dense_replace": dense} if dense else {}), **beside}
 
 
+def public_sizes(model: str) -> dict[str, Any]:
+    """The same, or where the table tells less the sizes that it has; {} if it has no such model."""
+    from megatron_hcp.launch.facts.known_models import fields_of
+
+    try:
+        return public_config(model) or {}
+    except HcpError:
+        fields = fields_of(model)
+        sizes = {_NAMED[name]: value for name, value in fields.items() if name in _NAMED and value is not None}
+        return {**sizes, **fields.get("config", {})}
+
+
 def _parsed(text: str, name: str) -> tuple[dict[str, Any], dict[str, Location]]:
     """The config, and its fields' locations: JSON is nearly YAML, whose reader knows them; none if it can't read it."""
     from megatron_hcp.launch.forms.yaml.settings import load_yaml

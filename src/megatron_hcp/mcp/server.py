@@ -144,7 +144,9 @@ async def _call_tool(calls: _Calls, ctx: Context, params: types.CallToolRequestP
 
 def _refusal(error: HcpError) -> MCPError:
     """An error of the protocol: resources have no other."""
-    return MCPError(types.INVALID_PARAMS, visible(str(error)), error_json(error))
+    found, wanted, do = map(without_secrets, (error.found, error.wanted, error.do))
+    shown = HcpError(found, wanted=wanted, do=do, at=error.at)
+    return MCPError(types.INVALID_PARAMS, without_secrets(visible(str(shown))), error_json(shown))
 
 
 async def _list_resources(ctx: Context, params: types.PaginatedRequestParams | None) -> types.ListResourcesResult:

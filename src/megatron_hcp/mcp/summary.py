@@ -25,11 +25,15 @@ def summary(result: _Answer) -> str:
     return "\n".join(kept)
 
 
+def _many(count: int, noun: str) -> str:
+    return f"{count} {noun}{'s' * (count != 1)}"
+
+
 def _check(answer: _Answer) -> Iterator[str]:
     counts = answer["summary"]
     yield (
-        f"{answer['target']['name']}: {answer['verdict']}: {counts['error']} errors, {counts['warning']} warnings, "
-        f"{counts['not_checked']} rules not checked"
+        f"{answer['target']['name']}: {answer['verdict']}: {_many(counts['error'], 'error')}, "
+        f"{_many(counts['warning'], 'warning')}, {_many(counts['not_checked'], 'rule')} not checked"
     )
     for item in answer["findings"]:
         place = item["location"]

@@ -210,8 +210,8 @@ def _is_about_a_stand_in(error: BaseException) -> bool:
             return True
         is_made = isinstance(held, ModuleType) and getattr(held, "__file__", None) is None
         module = getattr(held, "__module__", None) or type(held).__module__
-        is_torchs = isinstance(held, ModuleType) and held.__name__.startswith("torch")
-        return is_made or is_torchs or isinstance(held, SimpleNamespace) or str(module).startswith(_PACKAGES)
+        lacks_compiled = isinstance(held, ModuleType) and held.__name__.startswith(("torch", "transformer_engine."))
+        return is_made or lacks_compiled or isinstance(held, SimpleNamespace) or str(module).startswith(_PACKAGES)
     called = re.match(r"([\w.<>]+)\(\) (got|missing|takes)", str(error)) if isinstance(error, TypeError) else None
     if called is None:
         return False

@@ -26,6 +26,12 @@ def check_arguments(
     )
 
 
+def dryrun_arguments(launch: Launch) -> list[str]:
+    """Which upstream code `hcp dryrun` executes: the trees that the launch was read with, or the installed."""
+    named = [f"--upstream={tree.repo}={tree.path}" for tree in launch.reading.upstream]
+    return named or ["--upstream=installed"]
+
+
 def words_to_skip(launch: Launch, lines: Sequence[Sequence[Argument]]) -> int:
     """How many leading words are not passed to `hcp check`: the file's name (the check gets the file itself), or words
     before Megatron-LM's first flag."""

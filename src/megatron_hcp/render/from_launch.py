@@ -6,15 +6,13 @@ import posixpath
 import re
 from typing import Any, NamedTuple
 
-from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.numbers import whole_number
-from megatron_hcp.ground.visible import visible
 from megatron_hcp.launch.fact import Fact, Launch, shown_value
 from megatron_hcp.launch.forms.script.options import gpu_count
 from megatron_hcp.render.container import binds_in
 from megatron_hcp.render.site import ASSUMABLE
 from megatron_hcp.render.starts import STARTS, only_start
-from megatron_hcp.render.surroundings import take_commands, take_environment
+from megatron_hcp.render.surroundings import refuse_what_no_job_can_carry, take_commands, take_environment
 from megatron_hcp.render.taken import Taken
 from megatron_hcp.render.values import dashed
 from megatron_hcp.render.words import TakenWord
@@ -49,7 +47,6 @@ _FT_KEYS = {"ft_rank_section_timeouts": "ft_timeouts", "ft_rank_out_of_section_t
 _LAUNCHER_OURS = frozenset("nnodes nproc_per_node module m no_python run_path use_env help h".split())
 """Options of torchrun that are sizes of the job or part of its command."""
 _APPTAINER = (".sif", ".simg")
-_PLACEHOLDER = re.compile(r"(?:(?<![\w-])(--[\w-]+)[ =])?(<([A-Z][A-Z_-]+(?: [\w.-]+)*)>)(\s*(?:\\?$|--))?")
 _TYPED = re.compile(r"(?P<type>[A-Za-z][\w.-]*):(?P<count>\d+)\Z")
 
 
@@ -66,7 +63,7 @@ def stated_by(launch: Launch, in_pods: bool = False) -> Stated:
     """What the launch says about its job; empty if it is not a script. `in_pods`: the job takes the image of a pod."""
     reader = _JobReader(launch)
     if launch.reading.form == "shell":
-        reader.refuse_what_no_job_can_carry()
+        refuse_what_no_job_can_carry(launch, reader)
         reader.sizes()
         reader.options()
         reader.logs()
@@ -100,27 +97,6 @@ def _is_of_apptainer(image: str) -> bool:
 
 
 class _JobReader(Taken):
-    def refuse_what_no_job_can_carry(self) -> None:
-        for number, line in enumerate((self.launch.reading.text or "").splitlines(), 1):
-            if re.match(r"#SBATCH\s+(?:hetjob|packjob)\b", line):
-                raise HcpError(
-                    f"{self.where(None, number)}: found a heterogeneous job",
-                    wanted="one with a single component, which is all that a rendered job can have",
-                    do="render the component that trains by itself",
-                )
-            self._refuse_placeholder(number, line)
-
-    def _refuse_placeholder(self, number: int, line: str) -> None:
-        """Refuses `<PATH TO DATA>` in the launch's words, where bash takes its first word for a file, if not quoted."""
-        given = {getattr(item, "text", None) for item in self.launch.reading.items}
-        for option, shown, words, ends in _PLACEHOLDER.findall("" if line.lstrip().startswith("#") else line):
-            if (ends and option in given) or not given.isdisjoint((shown, *words.split()[1:])):
-                raise HcpError(
-                    f"{self.where(None, number)}: found the placeholder {visible(shown)}",
-                    wanted="a value among the words of the launch",
-                    do="replace it",
-                )
-
     def sizes(self) -> None:
         for name in ("nodes", "gpus_per_node"):
             fact = self.launch.facts.get(name)
@@ -226,7 +202,7 @@ class _JobReader(Taken):
         if (output := sbatch.get("output")) is not None:
             self.take("log_file", output.value, output)
             folder = posixpath.dirname(str(output.value))
-            if folder and "%" not in folder:
+            if folder and "%" not in folder and "log_file" in self.site:
                 self.take("logs", folder, output)
         if (error := sbatch.get("error")) is not None and error.value != getattr(output, "value", None):
             self.change(f"--error={error.value}", self.where(error), "errors go to the --output log, in order")

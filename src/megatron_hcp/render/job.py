@@ -15,7 +15,7 @@ from megatron_hcp.ground.visible import visible
 from megatron_hcp.job.spec import JobSpec, spec_json
 from megatron_hcp.launch.fact import LAUNCH_FOLDER, OF_LAUNCH_TIME, Argument, Launch, RunText, is_of_script
 from megatron_hcp.launch.forms.script.arguments import CommandWords, command_words
-from megatron_hcp.render.arguments import check_arguments, group_arguments, rank_arguments, words_to_skip
+from megatron_hcp.render import arguments
 from megatron_hcp.render.container import Container, container_of
 from megatron_hcp.render.directives import Directive, directives_of
 from megatron_hcp.render.environment import MEGATRON, Variable, environment_of, reserved_in
@@ -53,6 +53,7 @@ class Job:
     has_connections: bool
     """Whether the launch's framework reads CUDA_DEVICE_MAX_CONNECTIONS, so that the check needs its value."""
     check_arguments: tuple[str, ...]
+    dryrun: list[str] | None
     check_skip: int
     """How many leading words of the launch are not passed to the check."""
     rank_arguments: tuple[str, ...]
@@ -130,6 +131,7 @@ class Job:
             check=list(self.check_arguments) if trains else None,
             check_skip=self.check_skip,
             check_connections=self.has_connections,
+            dryrun=self.dryrun,
             ranks=list(self.rank_arguments) if self.start.has_ranks else None,
             communication=self._communication_arguments(),
             shared=tuple(site["shared"] or ()),
@@ -186,8 +188,7 @@ def plan_job(
         HcpError: required settings are missing (all are listed), or a value cannot be quoted.
     """
     site = carried_by(target, site)
-    limit = limit_s(site)
-    if limit is not None and "signal" not in origins and site["signal"] >= limit:
+    if (limit := limit_s(site)) is not None and "signal" not in origins and site["signal"] >= limit:
         site = {**site, "signal": max(limit // 4, 1)}  # the default is for longer jobs
     facts = {name: fact.value for name, fact in launch.facts.items()} if launch else {}
     facts |= {name: site[name] for name in _CLUSTER_FACTS if site[name] is not None}
@@ -220,10 +221,11 @@ def plan_job(
         own=own,
         launch_home=os.path.dirname(os.path.abspath(launch.reading.target)) if launch else "",
         has_connections=dialect in MEGATRON,
-        check_arguments=check_arguments(launch, site, model_file, recipe) if launch else (),
-        check_skip=words_to_skip(launch, lines) if launch else 0,
-        rank_arguments=rank_arguments(facts, site["gpus_per_node"]),
-        group_arguments=group_arguments(facts),
+        check_arguments=arguments.check_arguments(launch, site, model_file, recipe) if launch else (),
+        dryrun=arguments.dryrun_arguments(launch) if launch and site["preflight"] else None,
+        check_skip=arguments.words_to_skip(launch, lines) if launch else 0,
+        rank_arguments=arguments.rank_arguments(facts, site["gpus_per_node"]),
+        group_arguments=arguments.group_arguments(facts),
         health=health_checks(site["health"] or ()),
         steps=tuple(steps),
     )
@@ -284,8 +286,7 @@ def _refuse_contradictions(start: str, site: Mapping[str, Any], launch: Launch |
             wanted=f"{only}, with which {dialect} starts its workers",
             do=f"use --start {only}",
         )
-    reserved = reserved_in(site["env"] or {})
-    if reserved:
+    if reserved := reserved_in(site["env"] or {}):
         raise HcpError(
             f"env: {reserved[0]} is set by the job itself or changes how bash reads the script",
             wanted="other variables",

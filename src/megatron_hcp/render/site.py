@@ -72,6 +72,7 @@ KEYS: tuple[SiteKey, ...] = (
     SiteKey("facts", "map", "more facts for hcp check: te, mcore, …"),
     SiteKey("array", "array", "extra arguments for each element of a job array"),
     SiteKey("array_range", "word", "elements of a job array that all run the same command: 0-9%1 is a chain of ten"),
+    SiteKey("preflight", "choice", "before training, `hcp dryrun` of the launch: EXECUTES upstream", None, ("dryrun",)),
     SiteKey("comm_test", "bool", "test the communication of every level before training", False),
     SiteKey("comm_gbps", "size", "Gbit/s that every rank must send in that test; implies comm_test"),
     SiteKey(

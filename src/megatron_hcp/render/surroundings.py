@@ -6,14 +6,18 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.secrets import is_secret_name
+from megatron_hcp.ground.visible import visible
 from megatron_hcp.launch.fact import Launch
 from megatron_hcp.launch.forms.kubernetes.sight import is_kubernetes
+from megatron_hcp.launch.forms.script.apart import unfilled_in, without_shown
 from megatron_hcp.render.environment import reserved_in
 from megatron_hcp.render.preparation import HANDS_ON, preparation_in
 from megatron_hcp.render.taken import Taken
 from megatron_hcp.render.values import dashed, shortened
 
+_PLACEHOLDER = re.compile(r"(?:(?<![\w-])(--[\w-]+)[ =])?(<([A-Z][A-Z_-]+(?: [\w.-]+)*)>)(\s*(?:\\?$|--))?")
 _EXPORT = re.compile(r"\s*(?:export\s+)?([A-Za-z_]\w*)=")
 _PATH = "name its environment with --venv, or its Python with --python"
 _ALONE = "the job runs no command but the training"
@@ -22,6 +26,39 @@ _UV = "state its environment with --venv"
 _OF_THE_JOB = ("SLURM_EXPORT_ENV", "SRUN_CPUS_PER_TASK", "LD_PRELOAD")
 _OF_THE_OPERATOR = ("RANK", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE")
 """Variables that an operator of Kubernetes sets in each pod, beside PET_*: no word of the launch."""
+
+
+def refuse_what_no_job_can_carry(launch: Launch, taken: Taken) -> None:
+    """Refuses a heterogeneous job, and a launch among whose words is a placeholder."""
+    text = without_shown((launch.reading.text or "").encode("utf-8", "replace")).decode()
+    srun = taken.of("srun")
+    group = srun.get("het_group") or srun.get("pack_group")
+    for number, line in enumerate(text.splitlines(), 1):
+        if group is not None or re.match(r"#SBATCH\s+(?:hetjob|packjob)\b", line):
+            raise HcpError(
+                f"{taken.where(group, number)}: found a heterogeneous job",
+                wanted="one with a single component, which is all that a rendered job can have",
+                do="render the component that trains by itself",
+            )
+        if "<" in line and (shown := _placeholder_in(line, launch)):
+            raise HcpError(
+                f"{taken.where(None, number)}: found the placeholder {visible(shown)}",
+                wanted="a value among the words of the launch",
+                do="replace it",
+            )
+
+
+def _placeholder_in(line: str, launch: Launch) -> str:
+    """`<PATH TO DATA>` in the launch's words, where bash takes its first word for a file, if not quoted; "" if none."""
+    given = {getattr(item, "text", None) for item in launch.reading.items}
+    facts = {name.rpartition(".")[2]: fact.value for name, fact in launch.facts.items()}
+    for option, shown in unfilled_in(line):
+        if option in given or facts.get(option[2:].replace("-", "_")) in shown[1:-1].split()[1:]:
+            return shown
+    for option, shown, words, ends in _PLACEHOLDER.findall("" if line.lstrip().startswith("#") else line):
+        if (ends and option in given) or not given.isdisjoint((shown, *words.split()[1:])):
+            return str(shown)
+    return ""
 
 
 def take_environment(launch: Launch, taken: Taken) -> None:

@@ -36,6 +36,8 @@ class Evaluator(Protocol):
 
     def kinds_of(self, kind: str) -> frozenset[str] | None: ...
 
+    def set_variable(self, name: Any, value: Any) -> None: ...
+
     def refuse(self, condition: str, message: str, values: tuple[tuple[str, object], ...]) -> None: ...
 
 
@@ -193,6 +195,7 @@ BUILTIN: Mapping[str, Callable[[Evaluator, list[Any]], Any]] = {
     "getattr": _getattr,
     "hasattr": _hasattr,
     "setattr": _setattr,
+    "setenv": lambda evaluator, given: evaluator.set_variable(*given),
     "isinstance": _isinstance,
     "fields": _fields,
     "copy_fields": _copy_fields,
@@ -200,6 +203,7 @@ BUILTIN: Mapping[str, Callable[[Evaluator, list[Any]], Any]] = {
     "with_defaults": _with_defaults,
     "model_validate": _model_validate,
     "exists": lambda _, given: STUMBLES if given[0] is None else NOT_READ,
+    "works": lambda _, given: given[0] is not STUMBLES and (given[0] if isinstance(given[0], NotKnown) else True),
     "any": lambda _, given: _any(given, True),
     "all": lambda _, given: _any(given, False),
     "bool": lambda _, given: truth(given[0]),

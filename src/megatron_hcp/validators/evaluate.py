@@ -7,15 +7,14 @@ that other functions are judged too: upstream itself would have stopped.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from megatron_hcp.validators.guards import guard_of, sections_in, stop_below, values_in
 from megatron_hcp.validators.journal import Writes
-from megatron_hcp.validators.objects import Objects
 from megatron_hcp.validators.operations import iterable
 from megatron_hcp.validators.outcome import Guard, Open, Refusal
 from megatron_hcp.validators.program import StartProgram, Unit, condition_of, fields_in, is_readable
+from megatron_hcp.validators.repeated import Outside, Repeated, call_of
 from megatron_hcp.validators.values import (
     ABSENT,
     NOT_READ,
@@ -32,51 +31,49 @@ from megatron_hcp.validators.values import (
 MOST_STEPS, _DEEPEST = 40_000, 25
 _RETURN = "<return>"
 _NEXT, _LEFT, _STOPPED, _BREAK, _CONTINUE = range(5)
-Outside = Callable[[str, list[Any]], Any]
 
 
 class TooLongError(Exception):
     """The program does not end within the bound on steps."""
 
 
-class Evaluation(Objects):
+class Evaluation(Repeated):
     """One run of a program. `outside` answers what is asked about the machine and the environment."""
 
     def __init__(self, program: StartProgram, outside: Outside, most_steps: int = MOST_STEPS) -> None:
-        super().__init__(program)
-        self._outside, self._most_steps = outside, most_steps
-        self.refusals: list[Refusal] = []
-        self.open: list[Open] = []
-        self.blocked: set[Guard] = set()
-        """Guards that depend on something of upstream's which could not be read."""
+        super().__init__(program, outside)
+        self._most_steps = most_steps
         self._results: dict[Any, tuple[Any, int]] = program.kept.setdefault("results", {})
-        self._traces = 0  # how often a guard spoke, or the machine was asked
-        self._calls: list[Unit] = []
-
-    def outside(self, name: str, given: list[Any]) -> Any:
-        self._traces += 1
-        return self._outside(name, given)
 
     def call_unit(self, name: str, given: list[Any], named: dict[str, Any]) -> Any:
         unit = self._unit(name)
-        if unit is None or len(self._calls) >= _DEEPEST:
+        if unit is None or len(self.calls) >= _DEEPEST:
             return NOT_READ
         if unit.kind == "class":
-            self._refuse_unknown(unit, named)
+            self._refuse_unknown(unit, named, "config")
             return self._construct(unit, given, named)
         if not (is_plain(given) and is_plain(named.values())):
-            return self._run(unit, given, named)
+            return self._once(unit, given, named)
         call = (name, repr(given), repr(named))
         if (known := self._results.get(call)) is None:
-            before, steps = self._traces, self.steps
-            result = self._run(unit, given, named)
-            if self._traces > before or not is_plain((result,)):
+            before, steps = self.traces, self.steps
+            result = self._once(unit, given, named)
+            if self.traces > before or not is_plain((result,)):
                 return result
             # Upstream computes the same rank groups again and again.
             self._results[call] = result, self.steps - steps
             return result
         self.steps += known[1]  # as if it ran: what is judged must not depend on what was judged before
         return known[0]
+
+    def _once(self, unit: Unit, given: list[Any], named: dict[str, Any]) -> Any:
+        call = None if self.maybe else call_of(unit.name, given, named)
+        return self._run(unit, given, named) if call is None else self.once(call, lambda: self._run(unit, given, named))
+
+    def _construct(self, unit: Unit, given: list[Any], named: dict[str, Any], key: str | None = None) -> Any:
+        made = super()._construct
+        call = None if self.maybe else call_of(unit.name, given, named, key)
+        return made(unit, given, named, key) if call is None else self.once(call, lambda: made(unit, given, named, key))
 
     def _run(self, unit: Unit, given: list[Any], named: dict[str, Any]) -> Any:
         frame: dict[str, Any] = {}
@@ -90,12 +87,12 @@ class Evaluation(Objects):
             else:
                 frame[key] = self.text_value(default) if equals else NOT_READ
         unsure = len(self.maybe)
-        self._calls.append(unit)
+        self.calls.append(unit)
         try:
             self._block(unit, 0, 0)
         finally:
             del self.maybe[unsure:]
-            self._calls.pop()
+            self.calls.pop()
             self.frame = before
         return frame.get(_RETURN)
 
@@ -231,33 +228,39 @@ class Evaluation(Objects):
 
     def _violated(self, line: str) -> bool:
         """Takes down a guard that does not hold; False: the evaluation goes on as if upstream passed by it."""
-        self._traces += 1
+        self.traces += 1
         if self.maybe:
             self._is_open(line, self.maybe)
         else:
             guard, sections = self._guard(line), tuple(sections_in(self.frame))
-            self.refusals.append(Refusal(guard, values_in(guard.condition, self, self._calls[-1]), sections))
+            self.refusals.append(Refusal(guard, values_in(guard.condition, self, self.calls[-1]), sections))
         return False
 
     def refuse(self, condition: str, message: str, values: tuple[tuple[str, object], ...]) -> None:
         """Takes down what a library would raise in the function that runs; `values` are settings that lead to it."""
         line = f"check {condition}\t{message}"
-        self._traces += 1
+        self.traces += 1
         if self.maybe:
             self._is_open(line, self.maybe)
         else:
             self.refusals.append(Refusal(self._guard(line), values))
 
-    def _refuse_unknown(self, unit: Unit, named: dict[str, Any]) -> None:
+    def made(self, kind: str, fields: dict[str, Any], key: str | None) -> Any:
+        unit = self._unit(kind)
+        if unit is not None and key is not None:
+            self._refuse_unknown(unit, fields, key)
+        return super().made(kind, fields, key)
+
+    def _refuse_unknown(self, unit: Unit, named: dict[str, Any], section: str) -> None:
         """Refuses an argument that a dataclass lacks, where all its fields are known."""
         unknown = named.keys() - self.defaults_of(unit.name).keys()
         if unknown and self.method_of(unit.name, "__init__") is None and not self.has_unread_base(unit):
             name = min(unknown)
             said = f"{unit.name}.__init__() got an unexpected keyword argument {name!r}"
-            self.refuse(f"hasattr({unit.name}, {name!r})", said, ((f"config.{name}", named[name]),))
+            self.refuse(f"hasattr({unit.name}, {name!r})", said, ((f"{section}.{name}", named[name]),))
 
     def _is_open(self, line: str, unknown: list[NotKnown]) -> None:
-        self._traces += 1
+        self.traces += 1
         within = dict.fromkeys(one.names for one in unknown)
         names = frozenset().union(*within)
         if UNREADABLE not in names:
@@ -266,4 +269,4 @@ class Evaluation(Objects):
             self.blocked.add(self._guard(line))
 
     def _guard(self, line: str) -> Guard:
-        return guard_of(self.program.repo, self._calls[-1], line)
+        return guard_of(self.program.repo, self.calls[-1], line)

@@ -33,9 +33,17 @@ VERL = UpstreamRoots(
             " ref.ppo_micro_batch_size = ref.log_prob_micro_batch_size",
             " ref.ppo_micro_batch_size_per_gpu = ref.log_prob_micro_batch_size_per_gpu",
             " ref.use_dynamic_bsz = ref.log_prob_use_dynamic_bsz",
-            " do instantiate(ref)",
-            "do instantiate(config.actor_rollout_ref.rollout)",
+            *(
+                f" del ref.log_prob_{name}"
+                for name in ("micro_batch_size", "micro_batch_size_per_gpu", "use_dynamic_bsz")
+            ),
+            " del ref.log_prob_max_token_len_per_gpu",
+            " do omega_conf_to_dataclass(ref)",
+            "do omega_conf_to_dataclass(config.actor_rollout_ref.rollout)",
         ),
+    ),
+    stands_for=(
+        Unit("omega_conf_to_dataclass", "def", ("config",), "verl/utils/config.py", ("do instantiate(config)",)),
     ),
 )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 from megatron_hcp.validators.expression import Expressions
@@ -86,11 +86,17 @@ def values_in(condition: str, run: Expressions, unit: Unit) -> tuple[tuple[str, 
 
 def _field_behind(name: str, run: Expressions, unit: Unit) -> dict[str, object]:
     """The field that a name of the function was given, as in `value = getattr(self, field_name)`."""
-    for line in unit.lines:
-        if line.lstrip().startswith(f"{name} = getattr("):
+    for line in _lines_with_getattr(unit.lines):
+        if line.startswith(f"{name} = getattr("):
             for owner, variable, tree in variable_fields(tree_of(line.partition(" = ")[2])):
                 return {f"{owner}.{run.frame.get(variable)}": run.value(tree)}
     return {}
+
+
+@lru_cache(maxsize=256)
+def _lines_with_getattr(lines: tuple[str, ...]) -> tuple[str, ...]:
+    """The lines that give a name what getattr() finds: a guard asks for those of each name that it reads."""
+    return tuple([line.lstrip() for line in lines if " = getattr(" in line])
 
 
 def independent(refusals: list[Refusal]) -> tuple[Refusal, ...]:

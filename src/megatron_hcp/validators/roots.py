@@ -5,6 +5,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from megatron_hcp.validators.program import Unit
+from megatron_hcp.validators.reader.layers import (
+    CONSTRUCTORS,
+    LAYERS,
+    NO_OTHER_LAYERS,
+    TE_ATTENTION,
+    TE_RECIPE,
+)
 
 
 class UpstreamRoots(NamedTuple):
@@ -42,61 +49,6 @@ class UpstreamRoots(NamedTuple):
     """Its sections of which the start makes objects: the classes that they name are read too."""
 
 
-_TE, _MOE = "megatron/core/extensions/transformer_engine.py", "megatron/core/transformer/moe"
-_FSDP = "megatron/core/distributed/fsdp/mcore_fsdp_adapter.py"
-_CONSTRUCTORS = (
-    ("megatron/core/distributed/distributed_data_parallel.py", "DistributedDataParallel"),
-    (_FSDP, "FullyShardedDataParallel"),
-    (_FSDP, "FullyShardedDataParallelV1"),
-    (_TE, "TEDotProductAttention"),
-    (_TE, "TELinear"),
-    (_TE, "TELayerNormColumnParallelLinear"),
-    ("megatron/core/transformer/dot_product_attention.py", "DotProductAttention"),
-    (f"{_MOE}/experts.py", "TEGroupedMLP"),
-    (f"{_MOE}/shared_experts.py", "SharedExpertMLP"),
-    (f"{_MOE}/token_dispatcher.py", "MoEFlexTokenDispatcher"),
-)
-_LAYERS = Unit(
-    "layers",
-    "def",
-    ("config", "implementation"),
-    _TE,
-    (
-        "if implementation == 'local'",
-        " do DotProductAttention.__init__(config)",
-        "if implementation == 'transformer_engine'",
-        " do TELinear.__init__(config)",
-        " do TEDotProductAttention.__init__(config)",
-        " do te.DotProductAttention.__init__(config)",
-        " do TELayerNormColumnParallelLinear.__init__(config)",
-        "if config.num_moe_experts is not None",
-        " if config.moe_shared_expert_intermediate_size",
-        "  do SharedExpertMLP.__init__(config)",
-        " if config.moe_token_dispatcher_type == 'flex'",
-        "  do MoEFlexTokenDispatcher.__init__(config)",
-        " if implementation == 'transformer_engine' and config.moe_grouped_gemm",
-        "  if not getattr(config, 'moe_use_legacy_grouped_gemm', False)",
-        "   do TEGroupedMLP.__init__(config)",
-    ),
-)
-"""Which layers a model has by the settings alone."""
-_TE_ATTENTION = Unit(
-    "te.DotProductAttention.__init__",
-    "def",
-    ("config",),
-    _TE,
-    (
-        "check config.num_attention_heads % config.num_query_groups == 0"
-        "\tThe number of attention heads must be divisible by the number of GQA groups!",
-    ),
-)
-"""What Transformer Engine's constructors ask of a launch, and Megatron-LM's own code doesn't ask before: the same in
-every release from 1.12 to 2.20."""
-_NO_OTHER_LAYERS = (
-    "args.spec is None and getattr(args, 'custom_model_provider_path', None) is None "
-    "and getattr(args, 'megatron_to_hf_mode', 'raw') != 'bridge'"
-)
-"""Neither `--spec` nor, in slime and miles, a program of the user's or Megatron-Bridge makes the model."""
 MEGATRON_LM = UpstreamRoots(
     repo="megatron-lm",
     version="megatron/core/package_info.py",
@@ -117,7 +69,7 @@ MEGATRON_LM = UpstreamRoots(
         ("megatron/training/training.py", "setup_model_and_optimizer", "config"),
         ("megatron/training/training.py", "get_model", "ddp_config"),
     ),
-    constructors=_CONSTRUCTORS,
+    constructors=CONSTRUCTORS,
     builders=(("hybrid_builders.py", "hybrid_builder"), ("mamba_builders.py", "mamba_builder")),
     options=("megatron/training/arguments.py", "add_megatron_arguments"),
     start=Unit(
@@ -130,7 +82,7 @@ MEGATRON_LM = UpstreamRoots(
             "do set_global_variables.init_num_microbatches_calculator(args)",
             "do _initialize_distributed.initialize_model_parallel(args)",
             "config = core_transformer_config_from_args(args)",
-            f"if {_NO_OTHER_LAYERS}",
+            f"if {NO_OTHER_LAYERS}",
             " do layers(config, args.transformer_impl)",
             # BERT's builder takes the word for megatron-core's own layers; GPT's can't import it, T5's reads no spec.
             "if args.spec == ['local'] and args.decoder_seq_length is None",
@@ -153,7 +105,7 @@ MEGATRON_LM = UpstreamRoots(
             "  do FullyShardedDataParallelV1.__init__(config, get_megatron_ddp_config(args))",
         ),
     ),
-    stands_for=(_LAYERS, _TE_ATTENTION),
+    stands_for=(LAYERS, TE_ATTENTION, TE_RECIPE),
 )
 _PROVIDERS = "megatron/bridge/models"
 _MIXED_PRECISION = "megatron/bridge/training/mixed_precision.py"
@@ -222,7 +174,7 @@ MEGATRON_BRIDGE = UpstreamRoots(
         ),
     ),
     blocks=(),
-    constructors=_CONSTRUCTORS,
+    constructors=CONSTRUCTORS,
     options=None,
     start=Unit(
         "start",
@@ -246,8 +198,9 @@ MEGATRON_BRIDGE = UpstreamRoots(
     ),
     decorated=((_MIXED_PRECISION, "register"),),
     stands_for=(
-        _LAYERS,
-        _TE_ATTENTION,
+        LAYERS,
+        TE_ATTENTION,
+        TE_RECIPE,
         # It asks too whether the pinned megatron-core has the enum, as each that is pinned with this function does.
         Unit(
             "_supports_cuda_graph_modules",

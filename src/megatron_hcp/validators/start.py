@@ -6,9 +6,9 @@ from megatron_hcp.launch.fact import Launch
 from megatron_hcp.validators.evaluate import MOST_STEPS, Evaluation, TooLongError
 from megatron_hcp.validators.given.settings import ParserTable, arguments_of, outside_of, parser_of
 from megatron_hcp.validators.guards import independent
-from megatron_hcp.validators.judged import AskedMachine, KnownOutcomes
 from megatron_hcp.validators.outcome import Judgement, Source
 from megatron_hcp.validators.program import StartProgram
+from megatron_hcp.validators.repeated import AskedMachine, KnownOutcomes
 from megatron_hcp.validators.table import program_of_release
 from megatron_hcp.validators.upstreams import upstreams_of
 from megatron_hcp.validators.values import Thing
@@ -46,6 +46,8 @@ def judge_start(
     try:
         run.call_unit(program.start, [given], {})
     except TooLongError:
+        return None
+    if run.steps > most_steps:  # by a call at its end that was not run again
         return None
     return judged.keep(machine, _judgement(program, run, source))
 

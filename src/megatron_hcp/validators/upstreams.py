@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 
 from megatron_hcp.ground.record import NamedTuple
+from megatron_hcp.ground.repository import enclosing_repository
 from megatron_hcp.launch.fact import Launch
 from megatron_hcp.launch.facts.last_read import BRANCHES, of_package
 from megatron_hcp.validators.program import StartProgram
@@ -50,17 +52,28 @@ def upstreams_of(launch: Launch) -> tuple[ValidatingRepo, ...]:
 
 
 def _is_miles(launch: Launch) -> bool:
-    """Whether the launch says that it is of miles, names its code, or has an option that slime lacks and miles has."""
+    """Whether the launch says that it is of miles, names its code, lies in its tree, or has an option that slime lacks
+    and miles has."""
     if "miles" in launch.facts or "slime" in launch.facts:
         return "miles" in launch.facts
     values = (one.value if isinstance(one.value, list) else [one.value] for one in launch.reading.settings)
     if any(str(word).startswith(("miles.", "miles_plugins.")) for words in values for word in words):
         return True
+    if (tree := _own_tree(launch)) is not None:
+        return tree == MILES.repo
     from megatron_hcp.validators.table import program_of_release
 
     slime, miles = (program_of_release(upstream.repo, "main") for upstream in (SLIME, MILES))
     written = {setting.key for setting in launch.reading.settings}
     return not _own_options(miles).isdisjoint(written - _own_options(slime))
+
+
+def _own_tree(launch: Launch) -> str | None:
+    """In whose checkout the launch's file lies, miles' or slime's."""
+    file = next((one.location.file for one in launch.reading.settings if one.location is not None), "")
+    folder = enclosing_repository(os.path.dirname(file)) if file else None
+    names = (MILES.repo, SLIME.repo) if folder is not None else ()
+    return next((name for name in names if os.path.isfile(f"{folder}/{name}/utils/arguments.py")), None)
 
 
 def _own_options(program: StartProgram | None) -> frozenset[str]:
@@ -78,8 +91,8 @@ def _is_ppo(launch: Launch) -> bool:
     script = launch.facts.get("script")
     if script is not None and "fully_async" in str(script.value):
         return False
-    names = [setting.value for setting in reading.settings if setting.key == "--config-name"]
-    return all(name in _VERL_CONFIGURATIONS for name in names) and not any(
+    names = [str(setting.value) for setting in reading.settings if setting.key == "--config-name"]
+    return all(name.removesuffix(".yaml") in _VERL_CONFIGURATIONS for name in names) and not any(
         setting.key.startswith(("async_training.", "rollout.")) for setting in reading.settings
     )
 

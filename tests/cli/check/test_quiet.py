@@ -57,6 +57,10 @@ def test_a_fix_that_leaves_another_error_of_the_same_sizes_says_which(hcp: Hcp) 
     words = "--tensor-model-parallel-size 16 --num-attention-heads 24 --context-parallel-size 4".split()
     done = hcp("check", "--assume", "world_size=32", "--", *words)
     fixes = [line for line in done.stdout.splitlines() if line.startswith("    fix: ")]
-    assert "    fix: --tensor-model-parallel-size 8  # tensor parallelism over 8 ranks; clears TP001 too" in fixes
-    (cp,) = (line for line in fixes if "--context-parallel-size" in line)
+    assert fixes == [
+        "    fix: --tensor-model-parallel-size 8  # tensor parallelism over 8 ranks; clears TOPO003, TP001 too"
+    ]
+    data = json.loads(hcp("check", "--assume", "world_size=32", "--format", "json", "--full", "--", *words).stdout)
+    (ranks,) = (item for item in data["findings"] if item["rule"] == "TOPO003")
+    (cp,) = (fix["effect"] for fix in ranks["fixes"] if fix["cli"][0] == "--context-parallel-size")
     assert cp.endswith("; CP008, TP001 remain")

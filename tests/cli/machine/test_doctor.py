@@ -62,6 +62,14 @@ def test_what_is_absent_is_no_fault(examined) -> None:
     assert lines >= {"ok hcp", "absent GPUs", "absent Slurm", "absent containers", "absent skills in .agents/skills"}
 
 
+def test_every_extra_of_a_command_is_a_line(examined, root: Path) -> None:
+    """Those of training jobs are packages of their own: torch, megatron-core, Transformer Engine."""
+    text = (root / "pyproject.toml").read_text("utf-8").partition("[project.optional-dependencies]")[2]
+    extras = {line.partition(" =")[0] for line in text.partition("\n\n")[0].splitlines() if " = [" in line}
+    listed = {name.strip("[]") for name in found(examined("--format", "json")) if name.startswith("[")}
+    assert listed == extras - {"megatron", "dcp", "te", "test"}
+
+
 def test_what_is_there_and_fails_is_broken(examined, tmp_path: Path) -> None:
     program(tmp_path / "bin", "nvidia-smi", "echo NVIDIA-SMI has failed; exit 9")
     program(tmp_path / "bin", "scontrol", "echo slurm_load_ctl_conf error >&2; exit 1")

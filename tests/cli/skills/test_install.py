@@ -57,6 +57,13 @@ def test_nothing_is_written_through_a_link(hcp, tmp_path: Path, link: str, force
     assert tree(victim) == {"SKILL.md": "mine"}
 
 
+def test_the_folder_that_is_named_may_be_a_link(hcp, tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    assert hcp("skills", "install", NAME, "--dir", "link", cwd=tmp_path).returncode == 0
+    assert (tmp_path / "real" / NAME / "SKILL.md").is_file()
+
+
 def test_nothing_is_kept_through_a_link_to_a_folder_of_backups(hcp, tmp_path: Path) -> None:
     hcp("skills", "install", NAME, cwd=tmp_path)
     place = tmp_path / ".agents" / "skills"

@@ -252,3 +252,25 @@ def test_a_fix_that_ends_context_parallelism_comes_after_one_that_changes_anothe
         "tensor_model_parallel_size=1",
         "context_parallel_size=1",
     ]
+
+
+GPT3 = "--num-layers 96 --hidden-size 12288 --num-attention-heads 96 --tensor-model-parallel-size 8"
+
+
+def script(words: str) -> str:
+    torchrun = "torchrun --nproc_per_node 8 --nnodes 1 --master_addr localhost pretrain_gpt.py"
+    return f"#!/bin/bash\nexport CUDA_DEVICE_MAX_CONNECTIONS=1\n{torchrun} {words}\n"
+
+
+def test_more_nodes_are_offered_with_what_they_need_to_meet() -> None:
+    """Megatron-LM's own template of 175 B parameters: 8 GPUs, at one address, for 128 ranks."""
+    (fix,) = found(script(f"{GPT3} --pipeline-model-parallel-size 16"))["TOPO003"].fixes
+    assert fix.overrides == ("nodes=16",)
+    assert "--rdzv-backend c10d --rdzv-endpoint" in fix.effect
+
+
+def test_a_layout_that_no_gpu_holds_is_not_offered() -> None:
+    """175 B parameters over 8 GPUs take 16 bytes each, 348 GB a GPU; a tenth of them fits."""
+    small = GPT3.replace("12288", "3072").replace("96 --hidden", "32 --hidden")
+    fixes = found(script(f"{small} --pipeline-model-parallel-size 16"))["TOPO003"].fixes
+    assert [fix.overrides for fix in fixes] == [("nodes=16",), ("pipeline_model_parallel_size=1",)]

@@ -220,3 +220,13 @@ def test_the_patch_of_every_bad_example_clears_it_or_says_why_not(patched: Patch
     left = {item.id for item in report.findings if item.severity == "error"}
     assert left <= {finding_id for finding_id, _ in patch.left_out}
     assert (after == text) == (not patch.text)
+
+
+def test_a_fault_of_some_releases_is_not_said_to_come_from_an_option(tmp_path: Path) -> None:
+    """Without a stated release it is a warning that names them, and no patch can be tried."""
+    file = tmp_path / "run.sh"
+    model = "--num-layers 2 --hidden-size 64 --num-attention-heads 4 --tensor-model-parallel-size 2"
+    file.write_text(f"export NVTE_FUSED_ATTN=0\ntorchrun --nproc_per_node 8 pretrain_gpt.py {model}\n")
+    launch = load_launch(str(file), LoadOptions())
+    left_out = patch_of(launch, check_launch(launch, RULES).findings, RULES).left_out
+    assert ("ENV002", "some releases alone have it: state yours") in left_out

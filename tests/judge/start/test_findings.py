@@ -167,3 +167,17 @@ def test_stages_in_a_hybrid_pattern_and_a_stage_size_are_one_finding(size: str) 
     )
     report = check_launch(launch, rules_for)
     assert [one.id for one in report.findings if one.severity == "error"] == ["PIPE005"]
+
+
+def test_a_refusal_that_reads_nothing_written_names_the_settings_that_lead_to_it() -> None:
+    """`fp16_mixed` in megatron/bridge/training/mixed_precision.py sets the fields that the guard reads."""
+    words = (
+        "ddp.use_megatron_fsdp=true", "ddp.megatron_fsdp_version=2", "mixed_precision=fp16_mixed",
+        "model.tensor_model_parallel_size=1", "model.context_parallel_size=1", "model.pipeline_model_parallel_size=1",
+    )  # fmt: skip
+    options = LoadOptions(words=words, recipe="llama3_8b_pretrain_config", assumes=("bridge=0.7.0", "world_size=8"))
+    report = check_launch(load_launch("", options), rules_for, fixes=False)
+    (found,) = [one for one in report.findings if one.rule.id == "START009"]
+    assert "MFSDP V2 requires BF16 training" in found.problem.message
+    assert {*found.keys} >= {"mixed_precision", "ddp.use_megatron_fsdp"}
+    assert "model.tensor_model_parallel_size" not in found.keys

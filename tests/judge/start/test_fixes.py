@@ -168,3 +168,21 @@ def test_an_argument_of_upstreams_function_that_the_launch_writes_is_changed() -
     values = (("data_parallel_size", 8), ("num_distributed_optimizer_instances", 3))
     found = [dict(fix.edits) for fix in fixes_for(launch, Refusal(guard, values))]
     assert {"num_distributed_optimizer_instances": 2} in found and all("dp" not in edits for edits in found)
+
+
+@pytest.mark.parametrize(
+    ("text", "first"),
+    [
+        ("--batch-size 4", ("--micro-batch-size", "4")),
+        ("--model-parallel-size 2", ("--tensor-model-parallel-size", "2")),
+        ("--warmup 5", ()),  # percent, where the fraction counts from 0 to 1: it is left out
+        ("--batch-size 4 --micro-batch-size 1", ()),
+    ],
+)
+def test_an_option_that_upstream_gave_another_name_is_renamed(text: str, first: tuple[str, ...]) -> None:
+    """Megatron-LM's validate_args: "--batch-size argument is no longer valid, use --micro-batch-size instead"."""
+    launch = launch_of(f"--num-layers 4 --hidden-size 64 --num-attention-heads 4 {text}")
+    report = check_launch(launch, rules_for(launch), verdict=False)
+    (refused,) = (item for item in report.findings if "no longer valid" in item.problem.message)
+    assert refused.fixes[0].cli == first
+    assert refused.fixes[0].without == (text.split()[0],)

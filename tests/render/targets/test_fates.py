@@ -43,6 +43,7 @@ STATED = {
     "array": ("--seed 1", "--seed 2"),
     "array_range": "0-3",
     "health": ("dcgm",),
+    "preflight": "dryrun",
     "ft_timeouts": "setup:1,step:2",
     "verify_level": "cpu",
 }

@@ -57,4 +57,29 @@ def test_a_placeholder_among_the_words_of_the_launch_is_refused(rendered, writte
 
 
 def test_a_placeholder_in_what_a_script_says_is_none_of_the_launch(rendered):
-    assert rendered(text=f'{HEAD}# <DATA SET>\necho "--seq-length <LENGTH> tokens"\n{BODY}').returncode in (0, 1)
+    said = 'echo "--seq-length <LENGTH> tokens"\ncat <<EOF\n--seq-length <LENGTH in 8192>\n--bf16 <path>\nEOF\n'
+    assert rendered(text=f"{HEAD}# <DATA SET>\n{said}{BODY}").returncode in (0, 1)
+
+
+@pytest.mark.parametrize(
+    "train",
+    [
+        "srun python pretrain_gpt.py --seq-length 8192 --load <path to checkpoint> --bf16",
+        "srun --container-image=<path to image> --time 10 python pretrain_gpt.py --seq-length 8192",
+        "srun --container-image <path to image> --mpi=pmix --quiet python pretrain_gpt.py --seq-length 8192",
+        "srun --container-image <path to image> python pretrain_gpt.py --seq-length 8192",
+    ],
+)
+def test_a_placeholder_whose_words_bash_takes_for_files_and_options_is_refused(rendered, train):
+    """`--container-image <path to image>` gives the option the word `to`."""
+    done = rendered(text=f"{HEAD}{train}\n")
+    place, shown = HEAD.count("\n") + 1, train[train.index("<") : train.index(">") + 1]
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"hcp: train.sbatch:{place}: found the placeholder {shown}"), done.stderr
+
+
+def test_a_log_whose_path_slurm_cannot_take_is_left_out_with_its_folder(rendered):
+    done = rendered(text=HEAD.replace("--output=logs/", "--output=$SCRATCH/logs/") + BODY)
+    assert done.returncode in (0, 1), done.stderr
+    assert "SCRATCH" not in done.stdout
+    assert "left out: log_file=$SCRATCH/logs/%x-%A_%a.log (train.sbatch:" in done.stderr

@@ -98,6 +98,9 @@ def test_a_heterogeneous_job_is_refused_before_anything_is_asked(rendered):
     done = rendered(text=HEAD.replace("--nodes", "-N") + "#SBATCH hetjob\n#SBATCH -N 1\n" + TRAIN)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert "found a heterogeneous job" in done.stderr
+    for options in ("--het-group=0", "--pack-group 0,1"):
+        done = rendered(text=HEAD + TRAIN.replace("srun", f"srun {options}", 1))
+        assert done.returncode == 2 and "found a heterogeneous job" in done.stderr, (options, done.stderr)
 
 
 def test_no_script_is_said_to_be_in_between_where_there_is_none(rendered):

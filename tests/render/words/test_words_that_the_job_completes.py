@@ -258,3 +258,21 @@ def test_texts_that_the_script_puts_together_are_split_as_it_does(rendered, tmp_
     launch = launch_of((tmp_path / "job.sbatch").read_text(), {"PATH": "/bin:/usr/bin", **given})
     ran = subprocess.run(["bash", "-c", f"{before}echo $MORE"], capture_output=True, text=True, env=given)
     assert launch[4:] == ran.stdout.split()
+
+
+@pytest.mark.parametrize("named", ["HOME", "USER"])
+def test_a_variable_that_a_condition_has_to_be_told_does_not_change_the_words_it_chooses(rendered, tmp_path, named):
+    """`$A` was set before the script gave the variable another value, which the condition reads."""
+    before = f'A=${named}/kept\n{named}={tmp_path}\nif [ -d ${named} ]; then L="--load $A"; else L=--finetune; fi\n'
+    done = rendered("-o", "job.sbatch", text=HEAD + before + TRAIN.replace("8192", "8192 $L"))
+    assert done.returncode == 2 and "depends on the `if` in line" in done.stderr, done.stderr
+
+
+def test_a_credential_that_is_still_to_be_filled_in_hides_no_other_variable(rendered, tmp_path):
+    """The same placeholder stands for a path, which a command reads: only a credential's text is kept from it."""
+    before = "export WANDB_API_KEY={0}\nFOLDER={0}\nFOUND=$(printf '%s' $FOLDER/data)\n: $(true)\n"
+    words = TRAIN.replace("8192", '8192 --wandb-exp-name "$(basename $FOLDER/x$FOUND | cat)"')
+    done = rendered("-o", "job.sbatch", text=HEAD + before.format("CHANGE_THIS") + words)
+    assert done.returncode in (0, 1), done.stderr
+    assert "WANDB_API_KEY" not in (tmp_path / "job.sbatch").read_text()
+    assert rendered(text=HEAD + before.format("a1b2c3d4e5") + words).returncode == 2

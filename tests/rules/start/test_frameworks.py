@@ -8,7 +8,11 @@ __all__ = ["test_verdict"]
 
 A, R = "actor_rollout_ref.actor.", "actor_rollout_ref.rollout."
 VERL = f"model_engine=megatron trainer.nnodes=1 algorithm.adv_estimator=grpo {R}name=vllm {A}use_dynamic_bsz=true "
-CRITIC = f"{VERL}critic.enable=true critic.use_dynamic_bsz=false critic.ppo_micro_batch_size="
+CRITIC = (
+    f"{VERL}critic.enable=true critic.use_dynamic_bsz=false critic.ppo_micro_batch_size_per_gpu=null "
+    "critic.ppo_micro_batch_size="
+)
+"""The other size refers to this one in verl's YAML: alone, it sets both, which verl refuses."""
 SLIME = (
     "--actor-num-nodes 1 --actor-num-gpus-per-node 8 --rollout-batch-size 32 --num-rollout 10 --num-layers 2 "
     "--hidden-size 64 --num-attention-heads 4 --micro-batch-size 1 --over-sampling-batch-size "

@@ -89,6 +89,17 @@ def lines_of(body: str) -> list[str]:
             "try:\n    args.n = int(args.x)\nexcept ValueError:\n    args.n = 0",
             ["if ...", " args.n = int(args.x)", "else", " args.n = 0"],
         ),
+        (
+            "try:\n    return int(args.x)\nexcept ValueError:\n    raise ValueError('no number')",
+            ["check works(int(args.x))\tno number", "return int(args.x)"],
+        ),
+        (
+            "try:\n    args.n = helper(args.x)\nexcept KeyError as e:\n    log(e)\n    raise",
+            ["check ...\t", "args.n = ..."],
+        ),
+        ("os.environ['A'] = str(args.n)", ["do setenv('A', str(args.n))"]),
+        ("os.environ.setdefault('A', '1')", ["do setenv('A', env('A', '1'))"]),
+        ("os.environ.pop('A', None)\ndel os.environ['B']", ["do setenv('A', None)", "do setenv('B', None)"]),
     ],
 )
 def test_statements_are_translated(body: str, wanted: list[str]) -> None:

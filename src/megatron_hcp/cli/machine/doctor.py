@@ -29,7 +29,13 @@ from megatron_hcp.skills.uninstall import installed_in
 
 _TIMEOUT_S, _IMPORT_TIMEOUT_S = 20.0, 120.0
 _ZSTD = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
-_EXTRAS = {"data": ("pyarrow", "numpy"), "mcp": ("mcp",), "logs": (_ZSTD,)}
+_EXTRAS = {
+    "data": ("pyarrow", "numpy"),
+    "mcp": ("mcp",),
+    "lsp": ("pygls",),
+    "jobs": ("submitit",),
+    "logs": (_ZSTD,),
+}
 """Extra -> modules of its packages."""
 _MODULES = {
     "torch": "torch",

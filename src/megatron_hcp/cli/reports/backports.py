@@ -69,21 +69,35 @@ def _fixed_in(item: Lacking, fix: Backport) -> str:
     return item.mended(fix) or "unreleased"
 
 
-def count_line(found: Sequence[Lacking]) -> list[Line]:
-    """How many fixes each release lacks, in one line, and which one is close to what the launch does."""
+def _mended(item: Lacking, fix: Backport) -> str:
+    release = item.mended(fix)
+    return f"fixed in {release}" if release else "fixed in no release yet"
+
+
+def count_line(found: Sequence[Lacking], cited: str = "", *, failed: bool = False) -> list[Line]:
+    """A line for each fix that is close to what the launch does and not `cited`; else how many each release lacks."""
     counts = {f"{PACKAGES[item.upstream.package]} {item.release}": len(item.touching) for item in found}
     parts = [f"{name}: {count}" for name, count in counts.items() if count]
-    total = sum(counts.values())
-    many = "1 later fix concerns" if total == 1 else f"{total} later fixes concern"
     if not parts:
         return []
+    total = sum(counts.values())
     close = [
-        f"note: the closest to it, fixed in {_fixed_in(item, fix)}: {fix.title} "
-        f"({item.upstream.reference(fix)}; here: {_about(item, fix)})"
-        for item in found
-        if (fix := item.closest) is not None
+        (item, fix) for item in found if (fix := item.closest) and f"{item.upstream.reference(fix)} " not in f"{cited} "
     ]
-    return [f"note: {many} parts that this launch turns on ({', '.join(parts)}): hcp backports", *close]
+    which = ", ".join(parts)
+    if not close and not failed:
+        many = "1 later fix concerns" if total == 1 else f"{total} later fixes concern"
+        return [f"note: {many} parts that this launch turns on ({which}): hcp backports"]
+    first = (
+        f"note: the closest of {total} later fixes ({which}: hcp backports)"
+        if total > 1
+        else f"note: a later fix ({which})"
+    )
+    return [
+        f"{'note: another' if number else first}, {_mended(item, fix)}: {fix.title} "
+        f"({item.upstream.reference(fix)}; here: {_about(item, fix)})"
+        for number, (item, fix) in enumerate(close)
+    ]
 
 
 def fault_lines(found: Sequence[Lacking]) -> list[Line]:
@@ -92,7 +106,7 @@ def fault_lines(found: Sequence[Lacking]) -> list[Line]:
     lines: list[Line] = [
         (
             Part(f"note: {fault.effect}", bold=True),
-            f" in {PACKAGES[item.upstream.package]} {item.release}, fixed in {_fixed_in(item, fix)}: {fault.symptom} "
+            f" in {PACKAGES[item.upstream.package]} {item.release}, {_mended(item, fix)}: {fault.symptom} "
             f"({item.upstream.reference(fix)}; here: {fault.when})",
         )
         for item, fix, fault in faults[:_MOST_FAULTS]

@@ -20,8 +20,10 @@ def once(findings: Sequence[Finding]) -> list[Finding]:
 
 def _each_fix_once(findings: Sequence[Finding]) -> list[Finding]:
     """The findings, each fix under the first error or warning that it clears, upstream's guards last; an info keeps its
-    own. One whose fixes all stand under others of its severity follows from them: the first of these fixes names it."""
+    own. One that another's first fix clears follows from that, one whose fixes all stand under others of its severity
+    from them: the fix names it."""
     shown: dict[str, Finding] = {}
+    first: dict[str, Finding] = {}
     kept: dict[int, Finding] = {}
     also: dict[str, list[str]] = {}
     for place, finding in sorted(enumerate(findings), key=lambda pair: bool(pair[1].problem.guard)):
@@ -30,9 +32,13 @@ def _each_fix_once(findings: Sequence[Finding]) -> list[Finding]:
             continue
         own = {repr(fix._replace(effect="")): fix for fix in finding.fixes}
         new = {text: fix for text, fix in own.items() if text not in shown}
-        if own and not new and shown[first := next(iter(own))].severity == finding.severity:
-            also.setdefault(first, []).append(finding.id)
+        same = next((text for text in own if text in first and first[text].severity == finding.severity), None)
+        if same is None and own and not new and shown[one := next(iter(own))].severity == finding.severity:
+            same = one
+        if same is not None:
+            also.setdefault(same, []).append(finding.id)
             continue
+        first |= dict.fromkeys(list(own)[:1], finding)
         shown |= dict.fromkeys(new, finding)
         kept[place] = finding._replace(fixes=tuple(new.values()))
     return [_naming(finding, also) for _, finding in sorted(kept.items(), key=lambda pair: pair[0])]

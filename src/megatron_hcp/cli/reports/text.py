@@ -10,6 +10,7 @@ from megatron_hcp.cli.reports.words import (
     details_of,
     finding_text,
     fix_text,
+    judged_lines,
     launch_name,
     numbered,
     presumed_text,
@@ -28,12 +29,12 @@ from megatron_hcp.launch.fact import Launch
 from megatron_hcp.launch.images import unlisted_image
 from megatron_hcp.rules.known.row import PACKAGES
 from megatron_hcp.rules.rule import Severity
-from megatron_hcp.validators.outcome import Judgement
 
 COLOURS = {"error": "red", "warning": "yellow", "info": "cyan"}
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
 _MANY_NEEDS = 4
 """Facts whose rules stand in the line that says what to add; the rules of more take a line of their own."""
+_MOST_OF_A_GUARD = 2
 _MOST_BY_RELEASE = 2
 """Findings that wait for a release and are shown one by one; more take one line together."""
 
@@ -65,19 +66,30 @@ def report_lines(
     lines += [f"{target}: note: {note}" for note in reading.notes]
     by_release = _by_release(report)
     folded = by_release if len(by_release) > _MOST_BY_RELEASE else ()
-    told = [finding for finding in report.findings if finding not in folded]
-    lines += [line for finding in once(told) for line in shown(report, finding)]
+    told = [finding for finding in report.findings if finding not in folded and not _waits(report, finding)]
+    lines += [line for finding in once(told) for line in shown(report, _with_few_fixes(finding))]
     lines += _release_lines(report, folded)
     if not report.failed():  # else told once it passes: the verdict counts them, JSON and `hcp show` list them
         lines += _presumed_lines(report)
         lines += _not_checked_lines(report)
     lines += _undecided_lines(report, _not_in_the_verdict(report, strict))
-    lines += [f"note: {note}" for note in (*ages_of(report.launch), *_image_notes(report.launch))]
-    lines += _backports_lines(report.launch)
-    lines += _judged_lines(report)
+    ages = () if report.failed() else ages_of(report.launch)  # the verdict of a failed one names them
+    lines += [f"note: {note}" for note in (*ages, *_image_notes(report.launch))]
+    lines += _backports_lines(report)
+    lines += judged_lines(report)
     lines += _run_lines(report)
     lines.append(verdict_line(report, strict))
     return lines
+
+
+def _waits(report: Report, finding: Finding) -> bool:
+    """Whether a finding is told once the launch passes: nobody acts on it before."""
+    return finding.severity == "info" and report.failed()
+
+
+def _with_few_fixes(finding: Finding) -> Finding:
+    """The nearest changes that satisfy a guard of upstream's; the JSON has all."""
+    return finding._replace(fixes=finding.fixes[:_MOST_OF_A_GUARD]) if finding.problem.guard else finding
 
 
 def quiet_lines(
@@ -88,7 +100,7 @@ def quiet_lines(
 ) -> list[Line]:
     """What needs to be acted on, and nothing else: errors, warnings, what is undecided, what fails with --strict."""
     found = [finding for finding in once(report.findings) if finding.severity != "info"]
-    lines = [line for finding in found for line in shown(report, finding)]
+    lines = [line for finding in found for line in shown(report, _with_few_fixes(finding))]
     lines += _undecided_lines(report, once_each(report.undecided))
     refused = report.run.lines if report.run is not None and report.is_refused else ()
     lines += refused
@@ -105,32 +117,6 @@ def _image_notes(launch: Launch) -> list[str]:
     return [f"the image {image} isn't listed, so that its releases aren't known: state them with --assume"]
 
 
-def _judged_lines(report: Report) -> list[Line]:
-    """How much of upstream's own start-up an ok covers."""
-    if report.findings:
-        return []
-    if not report.judged_by:
-        stated = report.launch.facts.get("mcore")
-        if report.launch.dialect != "mlm" or stated is None:
-            return []
-        return [f"upstream's start-up: not judged, {stated.value} was not read; --upstream DIR reads your own"]
-    by_repo: dict[str, list[Judgement]] = {}
-    for one in report.judged_by:
-        by_repo.setdefault(one.repo, []).append(one)
-    return [_judged_line(judged, len(by_repo) > 1) for judged in by_repo.values()]
-
-
-def _judged_line(judged: list[Judgement], named: bool) -> Line:
-    first, last = judged[0], judged[-1]
-    release = last.release if first == last else f"{first.release} to {last.release}"
-    refused = len(last.refusals)  # each is ignored, or silent in an excerpt: a finding would stand here
-    count = f"{last.evaluated - last.num_open - refused} of {last.evaluated + last.unreadable}"
-    more = f", {refused} not shown" if refused else ""
-    more += f", {last.unreadable} could not be read" if last.unreadable else ""
-    whose = f"{last.repo} {release}" if named else release
-    return f"upstream's start-up ({whose}): {count} guards passed, {last.num_open} open{more}"
-
-
 def _run_lines(report: Report) -> list[Line]:
     """What upstream's own code did, and the rules that it contradicts."""
     if report.run is None:
@@ -139,14 +125,16 @@ def _run_lines(report: Report) -> list[Line]:
     return [*report.run.lines, *suspects]
 
 
-def _backports_lines(launch: Launch) -> list[Line]:
+def _backports_lines(report: Report) -> list[Line]:
+    launch = report.launch
     if not any(package in launch.facts for package in PACKAGES):
         return []
     from megatron_hcp.backports.lacking import lacking
     from megatron_hcp.cli.reports.backports import count_line, fault_lines
 
     found = lacking(launch).lacking
-    return [*fault_lines(found), *count_line(found)]
+    cited = " ".join(finding.problem.wanted for finding in report.findings)
+    return [*fault_lines(found), *count_line(found, cited, failed=report.failed())]
 
 
 def headline(report: Report, finding: Finding, text: str) -> Line:
@@ -280,7 +268,10 @@ def verdict_line(report: Report, strict: bool = False) -> tuple[str | Part, ...]
     elif word == "FAILED" and not report.failed():
         more = " (--strict)"
     counts = ", ".join(numbered(count, severity) for severity, count in found.items())
-    parts = [f"{counts}{accepted}".removeprefix(", "), f"{_applied(report)} applied, {left} not checked"]
+    if found.get("info") and report.failed():
+        counts += " told once it passes"
+    ages = [age.as_of for age in ages_of(report.launch)[:1]] if report.failed() else []
+    parts = [f"{counts}{accepted}".removeprefix(", "), f"{_applied(report)} applied, {left} not checked", *ages]
     return (
         f"{launch_name(report.launch)}: ",
         Part(word, colour, bold=True),

@@ -12,6 +12,7 @@ from megatron_hcp.launch.dialects.frameworks import FRAMEWORKS
 from megatron_hcp.launch.fact import Fact, Launch, shown_value
 from megatron_hcp.launch.facts.last_read import LastRead, last_read
 from megatron_hcp.launch.hidden import key_to_set
+from megatron_hcp.validators.outcome import Judgement
 
 WIDTH = 80
 LONGEST = 156
@@ -134,3 +135,29 @@ def wrapped(label: str, text: str, indent: int | None = None, width: int = WIDTH
         text, width, initial_indent=label, subsequent_indent=" " * (len(label) if indent is None else indent),
         break_long_words=False, break_on_hyphens=False,
     )  # fmt: skip
+
+
+def judged_lines(report: Report) -> list[str]:
+    """How much of upstream's own start-up an ok covers."""
+    if report.findings:
+        return []
+    if not report.judged_by:
+        stated = report.launch.facts.get("mcore")
+        if report.launch.dialect != "mlm" or stated is None:
+            return []
+        return [f"upstream's start-up: not judged, {stated.value} was not read; --upstream DIR reads your own"]
+    by_repo: dict[str, list[Judgement]] = {}
+    for one in report.judged_by:
+        by_repo.setdefault(one.repo, []).append(one)
+    return [_judged_line(judged, len(by_repo) > 1) for judged in by_repo.values()]
+
+
+def _judged_line(judged: list[Judgement], named: bool) -> str:
+    first, last = judged[0], judged[-1]
+    release = last.release if first == last else f"{first.release} to {last.release}"
+    refused = len(last.refusals)  # each is ignored, or silent in an excerpt: a finding would stand here
+    count = f"{last.evaluated - last.num_open - refused} of {last.evaluated + last.unreadable}"
+    more = f", {refused} not shown" if refused else ""
+    more += f", {last.unreadable} could not be read" if last.unreadable else ""
+    whose = f"{last.repo} {release}" if named else release
+    return f"upstream's start-up ({whose}): {count} guards passed, {last.num_open} open{more}"

@@ -19,6 +19,9 @@ Reported = tuple[Launch, Sequence[Finding], Sequence[NotChecked]]
 _LAYOUT = ("tp", "pp", "ep", "etp")
 _KEPT = ("cp", "seq_length", "global_batch_size")
 """What a job is about: a fix that makes it smaller solves no more errors than another one."""
+_MEETING = frozenset(("SLURM013", "SLURM014"))
+"""What more nodes need beside their number, and no fix can write: a node's name."""
+_MEET = "--rdzv-backend c10d --rdzv-endpoint HOST:29500"
 _MANY = 4
 """How many fixes of the cause are offered for a finding that follows from it."""
 
@@ -50,6 +53,8 @@ class Trial(NamedTuple):
     """The launch's other errors about the same facts, which it leaves."""
     shrinks: bool = False
     """Whether it leaves less context parallelism, shorter sequences or a smaller batch."""
+    parted: bool = False
+    """Whether its nodes don't meet yet."""
 
     @property
     def gives_up(self) -> bool:
@@ -126,7 +131,7 @@ def _trial(before: _Before, finding: Finding, fix: Fix, rules_for: RulesFor) -> 
         return Trial(finding, fix, "cannot be written in this launch")
     found, unchecked = _judged(fixed, rules_for, errors_only=not finding.rule.id.startswith(START))
     left = {item.id for item in found}
-    new = sorted(_errors(found) - before.tolerated)
+    new = sorted(_errors(found) - before.tolerated - (_MEETING if "nodes" in fix.edits else frozenset()))
     lost = [item for item in unchecked if item.rule.id not in before.unchecked]
     missing = {item.rule.id: [name for name in item.needs if _is_setting(fixed, name)] for item in lost}
     if finding.id in left:
@@ -141,9 +146,10 @@ def _trial(before: _Before, finding: Finding, fix: Fix, rules_for: RulesFor) -> 
         refused = ""
     doubts = tuple(dict.fromkeys(name for names in missing.values() for name in names))
     made = tuple(item for item in found if item.id in new)
+    parted = not _MEETING.isdisjoint(left - before.errors)
     shrinks = any(_is_less(before.launch, fix, name) for name in _KEPT)
     remaining = _remaining(before, finding, found)
-    return Trial(finding, fix, refused, before.errors - _errors(found), doubts, made, remaining, shrinks)
+    return Trial(finding, fix, refused, before.errors - _errors(found), doubts, made, remaining, shrinks, parted)
 
 
 def _remaining(before: _Before, finding: Finding, found: Iterable[Finding]) -> tuple[str, ...]:
@@ -249,6 +255,8 @@ def _key(fix: Fix) -> str:
 def _said(launch: Launch, trial: Trial) -> Fix:
     """The fix, with what it leaves, as an error or undecided, in its text."""
     effect = trial.fix.effect
+    if trial.parted:
+        effect += f", and {_MEET} on each node"
     if trial.remaining:
         effect += f"; {', '.join(trial.remaining)} remain{'s' if len(trial.remaining) == 1 else ''}"
     if trial.doubts:

@@ -96,6 +96,8 @@ def patch_of(
     report = check_launch(load_text(launch, original), rules, verdict=False)
     elsewhere = {each for each in wanted if each not in map(_id, report.findings)}
     why = dict.fromkeys(elsewhere, "comes from an option given next to the file: change it there")
+    waiting = {item.rule.id for item in report.not_checked}
+    why |= {each: "some releases alone have it: state yours" for each in elsewhere if wanted[each].rule.id in waiting}
     text, settled = original, set(elsewhere)
     made = []
     while (finding := _next(report, wanted.keys() - settled)) is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from megatron_hcp.ground.record import NamedTuple
 from megatron_hcp.validators.outcome import Guard
@@ -31,6 +32,14 @@ class Context(NamedTuple):
 def context_of(program: StartProgram, guard: Guard) -> Context:
     """Where a guard stands in its function; nothing if it isn't there."""
     return next(contexts_of(program, guard), Context())
+
+
+def known_contexts(program: StartProgram, guard: Guard) -> tuple[Context, ...]:
+    """`contexts_of`, looked for once in a program: a guard that no fix clears speaks in each trial."""
+    known: dict[Any, tuple[Context, ...]] = program.kept.setdefault("contexts", {})
+    if guard not in known:
+        known[guard] = tuple(contexts_of(program, guard))
+    return known[guard]
 
 
 def contexts_of(program: StartProgram, guard: Guard) -> Iterator[Context]:

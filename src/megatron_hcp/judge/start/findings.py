@@ -7,7 +7,7 @@ from functools import partial
 
 from megatron_hcp.ground.record import NamedTuple
 from megatron_hcp.judge.report import Finding, StartVerdict
-from megatron_hcp.judge.start.context import Context, contexts_of
+from megatron_hcp.judge.start.context import Context, known_contexts
 from megatron_hcp.judge.start.judged import program_of
 from megatron_hcp.judge.start.keys import Spot, spot_of, written_value
 from megatron_hcp.judge.start.made_from import is_whole, options_behind
@@ -152,13 +152,15 @@ def _message_of(item: Refused) -> str:
 
 def _refused(launch: Launch, judged: Judgement, refusal: Refusal, releases: tuple[str, ...]) -> Refused:
     program = program_of(launch, judged)
-    contexts = [*contexts_of(program, refusal.guard)] if program is not None else []
+    contexts = known_contexts(program, refusal.guard) if program is not None else ()
     found = []
     for context in contexts or [Context()]:
         found.append(_refused_at(launch, program, refusal, releases, context))
         if any(spot.is_written for spot in found[-1].spots):
             return found[-1]
-    return found[0]
+    from megatron_hcp.judge.start.leading import leading_to  # few refusals read nothing that is written
+
+    return found[0]._replace(spots=(*found[0].spots, *leading_to(launch, judged, refusal)))
 
 
 def _refused_at(

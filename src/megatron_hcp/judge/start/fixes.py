@@ -11,7 +11,7 @@ from megatron_hcp.judge.start.keys import Spot, spot_of
 from megatron_hcp.launch.dialects.frameworks import COMMAND_LINES
 from megatron_hcp.launch.dialects.table import FACTS
 from megatron_hcp.launch.fact import Launch
-from megatron_hcp.rules.rule import Fix
+from megatron_hcp.rules.rule import Fix, Rename
 from megatron_hcp.validators.expression import Expressions
 from megatron_hcp.validators.outcome import Refusal
 from megatron_hcp.validators.trees import names_in, path_of, tree_of
@@ -21,7 +21,7 @@ _MOST = 4
 """Fixes that are tried; each runs all rules and guards."""
 INTENT = {
     **dict.fromkeys(("tp", "pp", "cp", "ep", "etp", "vpp", "hcp_sizes", "world_size", "dp"), 20),
-    **dict.fromkeys(("seq_length", "micro_batch_size", "global_batch_size"), 20),
+    **dict.fromkeys(("seq_length", "micro_batch_size", "global_batch_size", "train_iters", "train_samples"), 20),
     **dict.fromkeys(("heads", "kv_heads", "head_dim"), 50),
     **dict.fromkeys(("num_layers", "hidden_size", "num_experts", "ffn_hidden_size"), 60),
 }
@@ -52,10 +52,11 @@ def fixes_for(launch: Launch, refusal: Refusal, context: Iterable[Spot] = ()) ->
         if one[1] != two[1] and not single & {*changes} and _holds(tree, values, dict(changes)):
             good.append((one[0] + two[0] + _SECOND, changes))
     good.sort(key=lambda found: found[0])
-    found = [(cost, _fix(launch, refusal, changes)) for cost, changes in good]
+    found: list[tuple[float, Fix | None]] = [(cost, _fix(launch, refusal, changes)) for cost, changes in good]
     read = [
         spot_of(launch, refusal.key_of(name)) for name, old in values.items() if type(old) not in (bool, type(None))
     ]
+    found += ((0.0, fix) for fix in _renamed(launch, refusal))
     # Upstream's default may do where no value of the condition does: a type of numbers, a learning rate.
     found += _left_out(launch, refusal, 1.8, context)
     found += _left_out(launch, refusal, 2.5, (spot for spot in read if spot.is_written))
@@ -65,6 +66,16 @@ def fixes_for(launch: Launch, refusal: Refusal, context: Iterable[Spot] = ()) ->
         if fix is not None and fix not in fixes:
             fixes.append(fix)
     return tuple(fixes[:_MOST])
+
+
+def _renamed(launch: Launch, refusal: Refusal) -> Iterator[Fix]:
+    """The written option under the name that upstream's message says to use, if it has the same unit (no fraction)."""
+    written = [spot.key for name, _ in refusal.values if (spot := spot_of(launch, refusal.key_of(name))).is_written]
+    _, _, rest = refusal.guard.message.partition(" use --")
+    new = rest.partition(" ")[0].replace("-", "_")
+    taken = {setting.key for setting in launch.reading.settings}
+    if len(written) == 1 and launch.dialect in COMMAND_LINES and new and new not in taken and "fraction" not in new:
+        yield Fix({}, f"{refusal.guard.function} then accepts it", (Rename(written[0], new),))
 
 
 def _left_out(launch: Launch, refusal: Refusal, cost: float, spots: Iterable[Spot]) -> Iterator[tuple[float, Fix]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from megatron_hcp.judge.start.context import above
 from megatron_hcp.judge.start.judged import beside_of
@@ -50,7 +51,7 @@ def options_behind(launch: Launch, program: StartProgram, refusal: Refusal, cont
     around = [name for text in context for name, _ in names_in(tree_of(text))]
     for name in dict.fromkeys((*(name for name, _ in refusal.values), *around)):
         own = name.rpartition(".")[2]
-        sources = (own,) if own in written else sources_of(program, refusal.guard.function, name)
+        sources = (own,) if own in written else _known_sources(program, refusal.guard.function, name)
         found |= dict.fromkeys(written[source] for source in sources if source in written)
     if not found and all("." not in name for name, _ in refusal.values):
         given = _given_to(program, refusal.guard.function)
@@ -85,6 +86,14 @@ def _written(launch: Launch, program: StartProgram) -> dict[str, str]:
         line = lines.get(setting.key)
         found[option_of(line).dest if line is not None else setting.key] = setting.key
     return found
+
+
+def _known_sources(program: StartProgram, function: str, name: str) -> tuple[str, ...]:
+    """`sources_of`, looked for once in a program: each fix that is tried asks for the same ones again."""
+    known: dict[Any, tuple[str, ...]] = program.kept.setdefault("sources", {})
+    if (function, name) not in known:
+        known[function, name] = tuple(sources_of(program, function, name))
+    return known[function, name]
 
 
 def sources_of(program: StartProgram, function: str, name: str) -> Iterator[str]:
@@ -163,8 +172,15 @@ def _arguments(text: str) -> Iterator[str]:
             yield field
 
 
-def _reached(program: StartProgram) -> Iterator[Unit]:
+def _reached(program: StartProgram) -> list[Unit]:
     """The functions that the start-up comes to."""
+    known: dict[str, list[Unit]] = program.kept.setdefault("reached", {})
+    if "" not in known:
+        known[""] = [*_looked_through(program)]
+    return known[""]
+
+
+def _looked_through(program: StartProgram) -> Iterator[Unit]:
     seen, waiting = {program.start}, [program.start]
     while waiting:
         unit = program.find(waiting.pop())

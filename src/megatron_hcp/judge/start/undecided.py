@@ -48,18 +48,20 @@ def refused_without(
     """
     found: list[Finding | Undecided] = []
     refusing = {refusal.guard for refusal in judged.refusals}
+    without: dict[str, Judgement | None] = {}
     for guard, (name, *others) in ((item.guard, item.unknown) for item in judged.open if item.unknown):
         if (
             guard in refusing
             or others
             or name in asked
             or name in _SET_BY_CONTAINERS
-            or _is_set_by_upstream(launch, name)
             or not name.startswith(_ENVIRONMENT)
         ):
             continue
         unset = launch._replace(facts={**launch.facts, name: Fact(None, "assumed")})
-        again = judged_again(unset, judged, _MOST_STEPS_OF_ONE)
+        if name not in without:
+            without[name] = judged_again(unset, judged, _MOST_STEPS_OF_ONE)
+        again = without[name]
         if again is not None and all(refusal.guard != guard for refusal in again.refusals):
             continue
         variable = name.removeprefix(_ENVIRONMENT)
@@ -75,12 +77,6 @@ def refused_without(
                 message = f"{said.problem.message}, unless the job sets {variable}"
                 found.append(said._replace(problem=said.problem._replace(message=message), severity=severity))
     return tuple(dict.fromkeys(found))
-
-
-def _is_set_by_upstream(launch: Launch, name: str) -> bool:
-    """Whether upstream's own code sets a variable: NeMo-RL's grpo.py and ppo.py do."""
-    key = "loss_fn.force_on_policy_ratio" if name == "env.NRL_IGNORE_TP_ACCURACY_CHECK" else ""
-    return key in launch.reading.unknown or any(one.key == key and one.value for one in launch.reading.settings)
 
 
 _ENVIRONMENT = "env."

@@ -11,7 +11,7 @@ from megatron_hcp.launch.dialects.framework import Framework, StartCommand
 from megatron_hcp.launch.dialects.frameworks import FRAMEWORKS
 from megatron_hcp.launch.dialects.table import types_of
 from megatron_hcp.launch.fact import ALONE, Beside, Dialect, Fact, Reading
-from megatron_hcp.launch.forms.script.apart import refuse_apart
+from megatron_hcp.launch.forms.script.apart import refuse_apart, refuse_unfilled
 from megatron_hcp.launch.forms.script.facts import facts_of, is_parallel
 from megatron_hcp.launch.forms.script.flags import location_of
 from megatron_hcp.launch.forms.script.follow import MAX_LAUNCHES, Followed, follow
@@ -124,6 +124,7 @@ def trainings(script: Followed, text: str, target: str, forced: Dialect | None) 
             raise script.unread[0].within(f"{target} has no training command{others}, and")
         if (lost := lost_end(script.script, target)) is not None:
             raise lost
+        refuse_unfilled(text, target)
         wanted = WANTED if forced is None else f"a launch of the dialect {forced}"
         raise UnrecognisedError(
             f"{target} has no training command{others}",

@@ -6,7 +6,8 @@ import sys
 from collections import defaultdict
 from typing import Any
 
-from megatron_hcp.pretend.late import replace_everywhere
+from megatron_hcp.pretend.late import replace, replace_everywhere
+from megatron_hcp.pretend.record import RECORD
 from megatron_hcp.proofs.te_cpu.absent import anything, empty_module
 
 STANDS_FOR = "checkpoints, loggers, signal handlers, the CPU's affinity, extensions compiled at start"
@@ -38,7 +39,14 @@ def install() -> None:
         sys.modules.setdefault(name, module)
 
 
+def share(into: Any, of: Any) -> None:
+    """In place of a compiled function of megatron-core's: a tensor whose storage was given back has one again."""
+    RECORD.used("share_storage")
+    into.untyped_storage().resize_(of.untyped_storage().nbytes())
+
+
 def late() -> None:
+    replace("megatron.core.tensor_parallel.random._get_share_storage", lambda: share)
     for name in _NOTHING:
         replace_everywhere(name, lambda *_, **__: None)
     replace_everywhere("megatron.training.training.load_checkpoint", lambda *_, **__: (0, 0))

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping
 from types import ModuleType
 from typing import Any
 
+import torch
+
 from megatron_hcp.pretend.record import RECORD
 from megatron_hcp.proofs.te_cpu.absent import ONLY_IMPORTED, AbsentPackages, empty_module, is_part_of_installed
 
@@ -66,7 +68,12 @@ def run_no_code_of_models() -> None:
         code = found.pop("auto_map", None)
         if name and name not in auto.CONFIG_MAPPING:
             own = {key: value for key, value in found.items() if not hasattr(kind, key)}  # its constructor reads some
-            auto.CONFIG_MAPPING.register(name, type("PlainConfig", (kind,), {**own, "model_type": name}))
+
+            def begin(self: Any, **given: Any) -> None:
+                kind.__init__(self, **{key: _section(kind, key, value) for key, value in given.items()})
+
+            more = {**own, "model_type": name, "__init__": begin}
+            auto.CONFIG_MAPPING.register(name, type("PlainConfig", (kind,), more))
         if code or getattr(auto.CONFIG_MAPPING[name], "__name__", "") == "PlainConfig":
             RECORD.is_model_made = True
             RECORD.used("packages.plain_config")
@@ -75,22 +82,34 @@ def run_no_code_of_models() -> None:
     kind.get_config_dict = classmethod(get_config_dict)
 
 
+def _section(kind: Any, key: str, value: Any) -> Any:
+    """What a class of its own makes of a section: a configuration too."""
+    is_model = isinstance(value, dict) and key.endswith("_config") and key != "quantization_config"
+    return type("PlainConfig", (kind,), {**value})(**value) if is_model else value
+
+
 def real_call(function: Any, *args: Any, **kwargs: Any) -> Any:
     """The package's own function, whose exceptions are its own."""
     return function(*args, **kwargs)
 
 
-def take_flash_attention_by_name() -> None:
-    """A model of transformers, such as a vision tower, is built without a look for FlashAttention."""
+def build_towers() -> None:
+    """A model of transformers, such as a vision tower, is built on the GPU, and without a look for FlashAttention."""
     model: Any = importlib.import_module("transformers").PreTrainedModel
-    real = getattr(model, "_check_and_adjust_attn_implementation", None)
-    if real is None:
-        return
+    real: Any = getattr(model, "_check_and_adjust_attn_implementation", None)
+    build: Any = getattr(model, "_from_config", None)
 
     def check(self: Any, wanted: str | None, *args: Any, **kwargs: Any) -> Any:
         return wanted if str(wanted).startswith("flash_attention") else real(self, wanted, *args, **kwargs)
 
-    model._check_and_adjust_attn_implementation = check
+    def from_config(kind: Any, *args: Any, **kwargs: Any) -> Any:
+        with torch.device("cuda"):  # on the host it would take its full size, until upstream moves it
+            return real_call(build.__func__, kind, *args, **kwargs)
+
+    if real is not None:
+        model._check_and_adjust_attn_implementation = check
+    if build is not None:
+        model._from_config = classmethod(from_config)
 
 
 class NotHere:

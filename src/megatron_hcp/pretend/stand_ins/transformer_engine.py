@@ -10,6 +10,7 @@ import inspect
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -62,6 +63,7 @@ def _replace_modules() -> None:
         kind.forward = _linear
     for kind in (te.LayerNorm, te.RMSNorm):
         kind.forward = _norm
+    te.LayerNormMLP.forward = _mlp
     if hasattr(te, "GroupedLinear"):
         te.GroupedLinear.forward = _grouped_linear
     graph: Any = sys.modules.get(f"{PACKAGE}.graph")
@@ -71,6 +73,9 @@ def _replace_modules() -> None:
     userbuffers = _entered(base.initialize_ub)
     for holder in (PACKAGE, f"{PACKAGE}.module", f"{PACKAGE}.module.base"):
         setattr(sys.modules[holder], "initialize_ub", userbuffers)  # noqa: B010
+    for holder, module in list(sys.modules.items()):
+        if holder.startswith(PACKAGE) and hasattr(module, "get_ub"):
+            module.get_ub = _buffers  # type: ignore[attr-defined]
     for name in ("fp8_autocast", "fp8_model_init", "autocast", "quantized_model_init"):
         if hasattr(te, name):
             setattr(te, name, _entered(getattr(te, name)))
@@ -82,6 +87,26 @@ def _replace_compiled(compiled: Any) -> None:
         setattr(compiled, f"{name}_softmax_forward", lambda x, *_, **__: x.softmax(-1))
         setattr(compiled, f"{name}_softmax_backward", lambda grad, *_, **__: grad * 1)
     compiled.device_supports_multicast = lambda *_: True
+    extensions: Any = sys.modules[f"{PACKAGE}.cpp_extensions"]
+    if hasattr(extensions, "general_gemm"):
+        extensions.general_gemm = _gemm
+
+
+def _gemm_gives(A: Any, B: Any, *_: Any, layout: str = "TN", **__: Any) -> tuple[int, ...]:
+    return (*(B.shape[1:] if layout[1] == "T" else B.shape[:-1]), A.shape[0 if layout[0] == "T" else 1])
+
+
+@stands_for("transformer_engine.gemm", _gemm_gives)
+def _gemm(A: Any, B: Any, *_: Any, out_dtype: Any = None, layout: str = "TN", **__: Any) -> Any:
+    """As cuBLAS has it, B times A, each transposed where the layout's letter says so; and no gradient of a bias."""
+    left, right = B.t() if layout[1] == "T" else B, A.t() if layout[0] == "T" else A
+    return (left @ right.to(left.dtype)).to(out_dtype or B.dtype), None, None, None
+
+
+def _buffers(*_: Any, **__: Any) -> Any:
+    """Userbuffers of a name, which are not FP8's."""
+    RECORD.used("transformer_engine.get_ub")
+    return SimpleNamespace(is_fp8_ubuf=lambda: False)
 
 
 def _entered(real: Callable[..., Any]) -> Callable[..., Any]:
@@ -222,3 +247,19 @@ def _grouped_linear(self: Any, inp: Any, m_splits: Any, *_: Any, **__: Any) -> A
     weights = [getattr(self, f"weight{number}") for number in range(self.num_gemms)]
     out = kernel(lambda x, first, *rest: (x @ first.to(x.dtype).t(), (x, first, *rest)), inp, *weights)
     return (out, [None] * self.num_gemms) if getattr(self, "return_bias", False) else out
+
+
+@stands_for("transformer_engine.mlp", lambda self, inp, *_, **__: inp.shape)
+def _mlp(self: Any, inp: Any, *_: Any, **__: Any) -> Any:
+    """LayerNormMLP: [..., hidden] -> the same; a sequence that is gathered before it is scattered again."""
+    _must_fit(inp.shape[-1] == self.fc1_weight.shape[1], inp, self.fc1_weight)
+    _must_fit(inp.shape[-1] == self.fc2_weight.shape[0], inp, self.fc2_weight)
+    size = self.tp_size if self.sequence_parallel else 1
+
+    def body(x: Any, scale: Any, first: Any, second: Any) -> Any:
+        rows = (x.shape[0] * size, *x.shape[1:-1])
+        inner = (x.new_empty(*rows, first.shape[0]), x.new_empty(*rows, second.shape[1]))
+        return x * 1, (x, x * scale.to(x.dtype), _row(x), scale, first, second, *inner)
+
+    out = kernel(body, inp, self.layer_norm_weight, self.fc1_weight, self.fc2_weight)
+    return (out, self.fc2_bias) if self.return_bias else out

@@ -20,22 +20,22 @@ def cites(sources: Iterable[Source], guard: Guard, conditions: Iterable[str] = (
     `conditions` are those of the blocks that the guard stands in: a rule may cite the `if` above a raise, and then it
     doesn't mean what stands in its `else`.
     """
+    cited = [_bare(source.contains) for source in sources if _is_in_function(source, guard)]
+    if not cited:
+        return False
     blocks = (condition for condition in conditions if not condition.startswith("not ("))
     texts = [_bare(text) for text in (guard.message, guard.condition, *blocks)]
     cut = texts[0] if guard.message.endswith("...") else ""
-    return any(
-        _is_in_function(source, guard)
-        and (_has(_bare(source.contains), texts) or _begins_at_the_end(cut, _bare(source.contains)))
-        for source in sources
-    )
+    return any(_has(text, texts) or _begins_at_the_end(cut, text) for text in cited)
 
 
 def _is_in_function(source: Source, guard: Guard) -> bool:
     """A rule may cite the file in megatron-core's wheel or in Megatron-LM's repository, or a class with the method."""
-    same = source.path.removeprefix("src/") == guard.path.removeprefix("src/")
+    if source.path.removeprefix("src/") != guard.path.removeprefix("src/"):
+        return False
     # A table tells functions of one name in several files apart by underscores at their ends.
     is_it = source.qualname.rstrip("_") == guard.function.rstrip("_")
-    return same and (is_it or guard.function.startswith(f"{source.qualname}."))
+    return is_it or guard.function.startswith(f"{source.qualname}.")
 
 
 def _has(cited: str, texts: list[str]) -> bool:

@@ -51,8 +51,14 @@ ROWS = (
         "must be divisible by",
         ">=0.7",
         "verl's CriticConfig",
-        _example("critic.enable=true critic.use_dynamic_bsz=false critic.ppo_micro_batch_size=32"),
-        _example("critic.enable=true critic.use_dynamic_bsz=false critic.ppo_micro_batch_size=48"),
+        _example(
+            "critic.enable=true critic.use_dynamic_bsz=false critic.ppo_micro_batch_size=32 "
+            "critic.ppo_micro_batch_size_per_gpu=null"
+        ),
+        _example(
+            "critic.enable=true critic.use_dynamic_bsz=false critic.ppo_micro_batch_size=48 "
+            "critic.ppo_micro_batch_size_per_gpu=null"
+        ),
     ),
     StartRow(
         "START024",

@@ -8,7 +8,7 @@ from megatron_hcp.launch.dialects.frameworks import FRAMEWORKS
 from megatron_hcp.launch.fact import ELASTIC_STARTS
 from megatron_hcp.rules.cp.view import nearest_divisors, over
 from megatron_hcp.rules.rule import Example, Fix, Problem, rule
-from megatron_hcp.rules.topo.view import dense_ranks, expert_ranks, grids_divide_ranks
+from megatron_hcp.rules.topo.view import dense_ranks, expert_ranks, fits_a_gpu, grids_divide_ranks
 from megatron_hcp.rules.upstream import (
     ARGUMENTS,
     BRIDGE_CONFIG,
@@ -89,7 +89,8 @@ def ranks_fit_the_dense_layout(v: View) -> Problem | None:
     for axis, kind in (("cp", "context"), ("tp", "tensor"), ("pp", "pipeline")):
         others = shard // v[axis]
         if not (axis == "cp" and v.get("hcp_sizes")):
-            fixes += [Fix({axis: size}, over(kind, size)) for size in nearest_divisors(v.world_size // others, v[axis])]
+            near = nearest_divisors(v.world_size // others, v[axis])
+            fixes += [Fix({axis: size}, over(kind, size)) for size in near if fits_a_gpu(v, **{axis: size})]
     sizes = f"tp {v.tp} x cp {v.cp} x pp {v.pp}{_say_shards(v.get('gtp', 1))}"
     return Problem(
         message="start-up fails: no data-parallel size fits",

@@ -7,7 +7,7 @@ from itertools import islice
 
 from megatron_hcp.core import fits
 from megatron_hcp.core.ranks import DEFAULT_ORDER, RankMesh
-from megatron_hcp.rules.cp.view import fits_heads
+from megatron_hcp.rules.cp.view import fits_heads, is_fsdp
 from megatron_hcp.rules.view import View
 
 _ENOUGH = 20_000
@@ -84,3 +84,20 @@ def split_group_here(v: View, inner: int) -> list[int] | None:
 def suits_inner_level(v: View, inner: int) -> bool:
     """Whether an inner level of that size would be legal and stay inside one NVLink domain."""
     return fits_heads(v, inner) is not False and split_group_here(v, inner) is None
+
+
+def fits_a_gpu(v: View, **sizes: int) -> bool:
+    """Whether some GPU may hold a rank's dense layers with other `sizes`: what isn't known counts nothing.
+
+    A parameter takes at least 4 bytes (weight and gradient), and 12 of the optimizer that ranks of DP may share.
+    """
+    from megatron_hcp.cost.gpus import GPUS
+
+    if v.dialect != "mlm" or is_fsdp(v) or v.get("optimizer_cpu_offload"):
+        return True
+    tp, pp, cp = (sizes.get(name, v.get(name, 1)) for name in ("tp", "pp", "cp"))
+    layers, hidden = (v.get(name) or 0 for name in ("num_layers", "hidden_size"))
+    wide = 0 if v.get("num_experts") else 2 * (v.get("ffn_hidden_size") or 0)
+    parameters = layers * hidden * (2 * hidden + wide) / (tp * pp)
+    shared = max(1, v.world_size // (tp * pp * cp)) * cp
+    return bool(parameters * (4 + 12 / shared) <= max(gpu.memory_bytes for gpu in GPUS.values()))

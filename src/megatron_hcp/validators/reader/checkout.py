@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import gc
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 
 from megatron_hcp.ground.below import file_below
 from megatron_hcp.ground.errors import HcpError
@@ -60,13 +62,25 @@ def read_folder(folder: str, upstream: UpstreamRoots, text_of: TextOf) -> tuple[
     Raises:
         HcpError: the folder holds none that is known.
     """
-    units = units_of(text_of, upstream)
+    with _without_collector():  # trees of whole files are a million objects that all stay
+        units = units_of(text_of, upstream)
     if units:
         return _version(text_of(upstream.version) or ""), units
     wanted = "a checkout or an unpacked wheel of " + " or ".join(upstream.repo for upstream in UPSTREAMS)
     raise HcpError(
         f"{folder} has no validators that can be read", wanted=wanted, do="name the folder with megatron/ in it"
     )
+
+
+@contextmanager
+def _without_collector() -> Iterator[None]:
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
 
 
 def units_of(text_of: TextOf, upstream: UpstreamRoots) -> dict[str, Unit]:

@@ -86,6 +86,7 @@ class Translator(ast.NodeTransformer):
 
     def __init__(self, sources: Sources, register: Register, scope: Scope) -> None:
         self.sources, self.register, self.scope = sources, register, scope
+        self._texts: dict[str, str] = {}
         self.methods: set[str] = set()
         """The names of methods that are called on values."""
 
@@ -94,9 +95,10 @@ class Translator(ast.NodeTransformer):
 
     def text_of(self, words: str) -> str:
         """The notation for upstream's own words."""
-        found = self.visit(ast.parse(words, mode="eval").body)
-        text = words_of(found)
-        return text if "\n" not in text and len(text) <= _LONGEST else "..."
+        if words not in self._texts:
+            text = words_of(self.visit(ast.parse(words, mode="eval").body))
+            self._texts[words] = text if "\n" not in text and len(text) <= _LONGEST else "..."
+        return self._texts[words]
 
     def meaning(self, tree: ast.expr) -> Defined | None:
         """What a dotted name means, where it begins with a name that is not local."""

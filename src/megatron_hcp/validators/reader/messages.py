@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import ast
 
+from megatron_hcp.ground.record import NamedTuple
+from megatron_hcp.validators.guards import name_of
+
 _LONGEST = 80
 
 
@@ -29,3 +32,15 @@ def _text(tree: ast.expr) -> str:
             return _text(tree.func.value)
         return _text(tree.args[0]) if tree.args else ""
     return ""
+
+
+class GuardText(NamedTuple):
+    """A condition in the notation, and in upstream's own words ("" if it has none)."""
+
+    text: str
+    own: str = ""
+
+    def line(self, said: ast.expr | None) -> str:
+        """What follows `check` or `stop`."""
+        name = f"\t{name_of(self.own)}" if self.own not in ("", self.text) else ""
+        return f"{self.text}\t{message_of(said)}{name}"

@@ -11,7 +11,7 @@ from megatron_hcp.validators.reader.left_out import NOT_FOLLOWED
 from megatron_hcp.validators.reader.prune import only_about
 from megatron_hcp.validators.reader.sources import Defined
 from megatron_hcp.validators.reader.statements import Body, Reader
-from megatron_hcp.validators.reader.syntax import begins, blocks_of, makes, names_a_field, nodes_in
+from megatron_hcp.validators.reader.syntax import begins, blocks_of, guards_in, makes, names_a_field, nodes_in
 
 _OWN = re.compile(r"\bself\.((?:ddp_)?config\.)")
 """A constructor's argument under the name that it keeps it by."""
@@ -106,6 +106,7 @@ class PartReader(Reader):
     def _guards(self, name: str, found: Defined, body: list[ast.stmt], given: tuple[str, ...]) -> bool:
         assert isinstance(found.node, (ast.FunctionDef, ast.ClassDef))
         waiting, places = self._waiting[:], self._places.copy()
+        body = guards_in(body)
         lines = [_OWN.sub(r"\1", line) for line in Body(self.translator_of(found, found.node)).block(body, 0)]
         self._waiting, self._places = waiting, places
         self.units[name] = Unit(name, "def", given, found.path, only_about(lines, given))

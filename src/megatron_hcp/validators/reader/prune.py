@@ -13,7 +13,8 @@ _TEXT = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"")
 _NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
 _WORD = re.compile(r"\w+")
 _TARGETS = re.compile(r"[A-Za-z_]\w*(, [A-Za-z_]\w*)*\Z")
-CHANGES = (".pop(", "setattr(", "copy_fields(", "instantiate(", "with_defaults(", "model_validate(")
+_SETS, _READS = re.compile(r" *do setenv\('(\w+)', "), re.compile(r"\benv\('(\w+)'")
+CHANGES = (".pop(", "setattr(", "setenv(", "copy_fields(", "instantiate(", "with_defaults(", "model_validate(")
 
 
 def pruned(units: Mapping[str, Unit], starts: Iterable[str], made: Iterable[str] = ()) -> dict[str, Unit]:
@@ -24,6 +25,7 @@ def pruned(units: Mapping[str, Unit], starts: Iterable[str], made: Iterable[str]
     A statement that assigns local names is left out where no other statement of its function reads them and nothing
     that it calls has a guard or changes an object; so is a call, a branch or a loop that is empty then.
     """
+    units = _without_unread_variables(units)
     acting = _acting(units)
     smaller = {name: _smaller(unit, acting) if unit.kind == "def" else unit for name, unit in units.items()}
     needed: set[str] = set()
@@ -40,6 +42,18 @@ def pruned(units: Mapping[str, Unit], starts: Iterable[str], made: Iterable[str]
         if unit.kind == "class":
             waiting += [other for other in smaller if other.startswith((f"{name}.__init__", f"{name}.__post_init__"))]
     return {name: unit for name, unit in smaller.items() if name in needed}
+
+
+def _without_unread_variables(units: Mapping[str, Unit]) -> dict[str, Unit]:
+    """The units without what they set of the environment for others: a library, a child."""
+    lines = [line for unit in units.values() for line in unit.lines]
+    read = {name for line in lines if "setenv(" not in line for name in _READS.findall(line)}
+
+    def is_kept(line: str) -> bool:
+        found = _SETS.match(line)
+        return "setenv(" not in line or (found is not None and found[1] in read)
+
+    return {name: unit._replace(lines=tuple(filter(is_kept, unit.lines))) for name, unit in units.items()}
 
 
 @lru_cache(maxsize=20_000)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
+from functools import cache
 from typing import NamedTuple
+
+from megatron_hcp.validators.reader.pieces import pieces_of
 
 _DEEPEST = 8
 Definition = ast.FunctionDef | ast.ClassDef | ast.expr
@@ -27,17 +30,16 @@ class Sources:
     """The files of a checkout by their paths in it; `text_of` gives a file's text, or None if there is none."""
 
     def __init__(self, text_of: Callable[[str], str | None]) -> None:
-        self._text_of = text_of
+        self._text_of = cache(text_of)
         self._trees: dict[str, ast.Module | None] = {}
-        self._names: dict[str, dict[str, ast.stmt | ast.expr | None]] = {}
+        self._names: dict[str, dict[str, ast.stmt | ast.expr | str | None]] = {}
+        """By file what the names at its top are; a text for a definition that nobody asked for yet."""
+        self._rests: dict[str, list[ast.stmt]] = {}
 
     def tree(self, path: str) -> ast.Module | None:
         if path not in self._trees:
             text = self._text_of(path)
-            try:
-                self._trees[path] = None if text is None else ast.parse(text)
-            except (SyntaxError, ValueError, RecursionError, MemoryError):
-                self._trees[path] = None
+            self._trees[path] = None if text is None else _parsed(text)
         return self._trees[path]
 
     def module(self, dotted: str) -> str | None:
@@ -49,6 +51,9 @@ class Sources:
         """What a name means at the top of a file; None if that cannot be told."""
         top = self._top(path)
         node = top.get(name)
+        if isinstance(node, str):
+            tree = _parsed(node)
+            node = top[name] = None if tree is None else tree.body[0]
         if name not in top and depth < _DEEPEST:
             return self._by_star(path, name, depth)
         if isinstance(node, (ast.Import, ast.ImportFrom)):
@@ -59,8 +64,7 @@ class Sources:
 
     def _by_star(self, path: str, name: str, depth: int) -> Defined | None:
         """What a name means that a file has from `from MODULE import *`."""
-        tree = self.tree(path)
-        for line in tree.body if tree is not None else ():
+        for line in self._rests.get(path, ()):
             if isinstance(line, ast.ImportFrom) and line.names[0].name == "*":
                 file = self.module(_source_of(path, line))
                 found = None if file is None else self.find(file, name, depth + 1)
@@ -83,17 +87,27 @@ class Sources:
             return found
         return Defined(inner, f"{source}.{alias.name}") if inner is not None else None
 
-    def _top(self, path: str) -> dict[str, ast.stmt | ast.expr | None]:
+    def _top(self, path: str) -> dict[str, ast.stmt | ast.expr | str | None]:
         """The names at the top of a file; None for one that is bound more than once, by more than an import."""
         if path not in self._names:
-            names: dict[str, ast.stmt | ast.expr | None] = {}
-            tree = self.tree(path)
-            for line in tree.body if tree is not None else []:
+            names: dict[str, ast.stmt | ast.expr | str | None] = {}
+            self._rests[path], definitions = self._pieces(path)
+            for line in self._rests[path]:
                 self._bind(names, line, certain=True)
+            for name, text in definitions.items():
+                is_sure = name not in names or isinstance(names[name], (ast.Import, ast.ImportFrom))
+                names[name] = text if is_sure else None
             self._names[path] = names
         return self._names[path]
 
-    def _bind(self, names: dict[str, ast.stmt | ast.expr | None], line: ast.stmt, certain: bool) -> None:
+    def _pieces(self, path: str) -> tuple[list[ast.stmt], dict[str, str]]:
+        """The statements at the top of a file, and the texts of definitions that aren't among them."""
+        text = self._text_of(path)
+        rest, definitions = (text and pieces_of(text)) or ("", {})
+        parsed = _parsed(rest) if definitions else self.tree(path)
+        return ([], {}) if parsed is None else (parsed.body, definitions)
+
+    def _bind(self, names: dict[str, ast.stmt | ast.expr | str | None], line: ast.stmt, certain: bool) -> None:
         if isinstance(line, (ast.FunctionDef, ast.ClassDef)):
             names[line.name] = line if certain or line.name not in names else None
         elif isinstance(line, (ast.Import, ast.ImportFrom)):
@@ -125,6 +139,13 @@ class Sources:
         if file is None:
             return None
         return all(alias.name in self._top(file) for alias in lines[0].names)
+
+
+def _parsed(text: str) -> ast.Module | None:
+    try:
+        return ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
 
 
 def _is_plain(tree: ast.expr) -> bool:

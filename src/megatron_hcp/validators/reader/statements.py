@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 
-from megatron_hcp.ground.record import NamedTuple
-from megatron_hcp.validators.guards import name_of
 from megatron_hcp.validators.program import UNREAD_BASE, Unit
+from megatron_hcp.validators.reader.changes import (
+    CHANGES,
+    changed,
+    fault_check,
+    set_variable,
+    variable_in,
+    variable_of_call,
+)
 from megatron_hcp.validators.reader.expressions import Scope, Translator, words_of
-from megatron_hcp.validators.reader.messages import message_of
+from megatron_hcp.validators.reader.messages import GuardText
 from megatron_hcp.validators.reader.sources import Defined, Imports, Sources, default_of, fields_in
 from megatron_hcp.validators.reader.syntax import (
     copied_fields,
@@ -27,8 +34,6 @@ from megatron_hcp.validators.reader.unbound import with_unbound_checks
 
 _SAYS = ("print", "warn", "log", "debug", "info", "error")
 """How the names of functions begin that only say something."""
-_CHANGES = frozenset("append extend insert add remove sort reverse discard".split())
-"""The methods that change a list or a set."""
 _MOST_UNITS = 600
 
 
@@ -137,26 +142,14 @@ class Reader:
         return Unit(name, "class", tuple(bases), found.path, tuple(lines))
 
 
-class _Condition(NamedTuple):
-    """A condition in the notation, and in upstream's own words ("" if it has none)."""
-
-    text: str
-    own: str = ""
-
-    def line(self, said: ast.expr | None) -> str:
-        """What follows `check` or `stop`."""
-        name = f"\t{name_of(self.own)}" if self.own not in ("", self.text) else ""
-        return f"{self.text}\t{message_of(said)}{name}"
-
-
 class Body:
     """The statements of one function."""
 
     def __init__(self, translator: Translator) -> None:
         self._text = translator.text
         self._translator = translator
-        self._guards: list[_Condition] = []
-        """The condition that keeps upstream out of each block around a statement."""
+        self._guards: list[Callable[[], GuardText]] = []
+        """What gives the condition that keeps upstream out of each block around a statement; most aren't asked."""
 
     def block(self, lines: Iterable[ast.stmt], depth: int) -> Iterator[str]:
         for line in lines:
@@ -176,7 +169,11 @@ class Body:
             yield self._stop(pad, line.exc)
         elif isinstance(line, ast.If):
             yield from self._if(
-                self._condition(line.test), self._condition(negated(line.test)), line.body, line.orelse, depth
+                self._condition(line.test),
+                cache(lambda: self._condition(negated(line.test))),
+                line.body,
+                line.orelse,
+                depth,
             )
         elif isinstance(line, ast.Try):
             yield from self._try(line, depth)
@@ -194,26 +191,30 @@ class Body:
         elif isinstance(line, (ast.Break, ast.Continue)):
             yield pad + type(line).__name__.lower()
         elif isinstance(line, ast.Delete):
-            yield from (f"{pad}del {one}" for one in map(ast.unparse, line.targets) if not one.startswith("os."))
+            for one in line.targets:
+                yield pad + (
+                    set_variable(self._text(name), "None") if (name := variable_in(one)) else f"del {ast.unparse(one)}"
+                )
         elif isinstance(line, ast.While):
             if changed := sorted({ast.unparse(target) for one in nodes_in(line) for target in targets(one)}):
                 yield f"{pad}forget {', '.join(changed)}"
         else:
             yield from self._change(line, pad)
 
-    def _condition(self, test: ast.expr) -> _Condition:
+    def _condition(self, test: ast.expr) -> GuardText:
         words = words_of(test)
-        return _Condition(self._translator.text_of(words), words)
+        return GuardText(self._translator.text_of(words), words)
 
     def _stop(self, pad: str, said: ast.expr | None) -> str:
-        condition = self._guards[-1] if self._guards else _Condition("False")
+        condition = self._guards[-1]() if self._guards else GuardText("False")
         return f"{pad}stop {condition.line(said)}"
 
     def _change(self, line: ast.stmt, pad: str) -> Iterator[str]:
         if isinstance(line, ast.Assign):
             text = self._text(line.value)
-            kept = (one for one in line.targets if not ast.unparse(one).startswith("os.environ["))
-            yield from (f"{pad}{self._target(one)} = {text}" for one in kept)
+            for one in line.targets:
+                name = variable_in(one)
+                yield pad + (f"{self._target(one)} = {text}" if name is None else set_variable(self._text(name), text))
         elif isinstance(line, ast.AnnAssign) and line.value is not None:
             yield f"{pad}{self._target(line.target)} = {self._text(line.value)}"
         elif isinstance(line, ast.AugAssign):
@@ -235,29 +236,21 @@ class Body:
         if name == "object.__setattr__":  # how a frozen dataclass sets its own fields
             call = ast.Call(ast.Name("setattr"), call.args, [])
         owner, _, method = name.rpartition(".")
+        if (variable := variable_of_call(call, self._text)) is not None:
+            yield pad + variable
+            return
         if name in ("exit", "quit", "sys.exit"):
             yield self._stop(pad, call)
             return
         if method.lstrip("_").startswith(_SAYS) or owner in ("warnings", "logger", "logging"):
             return
-        if method in _CHANGES and owner and "(" not in owner:
-            yield pad + self._changed(owner, method, call.args)
+        if method in CHANGES and owner and "(" not in owner:
+            target = ast.parse(owner, mode="eval").body
+            text = changed(owner, method, [*map(self._text, call.args)], self._text(target))
+            yield pad + (f"forget {owner}" if text is None else f"{self._target(target)} = {text}")
             return
         if (text := self._text(call)) != "...":
             yield f"{pad}do {text}"
-
-    def _changed(self, owner: str, method: str, given: list[ast.expr]) -> str:
-        """What a method leaves of a list, in the notation; forgotten where that can't be said."""
-        text = {
-            ("append", 1): "{owner} + list([{0}])",
-            ("extend", 1): "{owner} + list({0})",
-            ("add", 1): "set(list({owner}) + list([{0}]))",
-            ("insert", 2): "{owner}[:{0}] + list([{1}]) + {owner}[{0}:]",
-        }.get((method, len(given)))
-        if text is None:
-            return f"forget {owner}"
-        target = ast.parse(owner, mode="eval").body
-        return f"{self._target(target)} = {text.format(*map(self._text, given), owner=self._text(target))}"
 
     def _target(self, target: ast.expr) -> str:
         if isinstance(target, ast.Subscript):
@@ -265,18 +258,23 @@ class Body:
         return ast.unparse(target).strip("()")
 
     def _if(
-        self, test: _Condition, negated: _Condition, body: list[ast.stmt], orelse: list[ast.stmt], depth: int
+        self,
+        test: GuardText,
+        negated: Callable[[], GuardText],
+        body: list[ast.stmt],
+        orelse: list[ast.stmt],
+        depth: int,
     ) -> Iterator[str]:
         pad = " " * depth
         self._guards.append(negated)
         inside = list(self.block(body, depth + 1))
-        self._guards[-1] = test
+        self._guards[-1] = lambda: test
         other = list(self.block(orelse, depth + 1))
         self._guards.pop()
         if not inside and not other:
             return
         if not inside:
-            yield f"{pad}if {negated.text}"
+            yield f"{pad}if {negated().text}"
             yield from other
             return
         yield f"{pad}if {test.text}"
@@ -292,7 +290,11 @@ class Body:
         body = [*line.body, *line.orelse]
         if packages and len(packages) == len(line.body):
             test = f"installed({packages[0].partition('.')[0]!r})"
-            yield from self._if(_Condition(test), _Condition(f"not {test}"), body, handlers, depth)
+            yield from self._if(GuardText(test), lambda: GuardText(f"not {test}"), body, handlers, depth)
+        elif line.handlers and all(isinstance(one.body[-1], ast.Raise) for one in line.handlers):
+            for one in body:  # a start that goes on has run it to its end
+                yield " " * depth + fault_check(one, line.handlers[0].body[-1], self._text)
+                yield from self._statement(one, depth)
         else:
-            yield from self._if(_Condition("..."), _Condition("..."), body, handlers, depth)
+            yield from self._if(GuardText("..."), lambda: GuardText("..."), body, handlers, depth)
         yield from self.block(line.finalbody, depth)

@@ -176,9 +176,22 @@ def _names_of_bases(node: ast.ClassDef) -> list[str]:
 
 def without_fields(node: ast.ClassDef) -> int:
     """How many of a class's bases come from libraries and give it no fields."""
-    return sum(name in ("ABC", "object", "Protocol", "BaseModel") for name in _names_of_bases(node))
+    return sum(name in ("ABC", "object", "Protocol", "BaseModel", "Mapping") for name in _names_of_bases(node))
 
 
 def missing_in(node: ast.ClassDef, field: ast.AnnAssign) -> str:
     """What stands for a field's default that there is not, or that is not read."""
     return REQUIRED if field.value is None and "BaseModel" in _names_of_bases(node) else "..."
+
+
+def guards_in(body: list[ast.stmt]) -> list[ast.stmt]:
+    """The guards in a block, and the blocks in it that have some."""
+    found: list[ast.stmt] = []
+    for line in body:
+        if isinstance(line, (ast.Assert, ast.Raise)):
+            found.append(line)
+        elif isinstance(line, ast.If) and any(isinstance(one, (ast.Assert, ast.Raise)) for one in nodes_in(line)):
+            found.append(ast.If(line.test, guards_in(line.body), guards_in(line.orelse)))
+        elif any(isinstance(one, (ast.Assert, ast.Raise)) for one in nodes_in(line)):
+            found.append(line)
+    return found

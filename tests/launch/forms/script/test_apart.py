@@ -80,7 +80,8 @@ def test_variables_that_placeholders_leave_without_a_value_are_noted(lines: list
 
 
 def test_what_bash_reads_from_is_no_placeholder() -> None:
-    script = f"A='<Specify path>'\nB=$(sort <Path >x)\nC=<(sort x)\n# D=<Path>\n{START} --num-layers 2"
+    shown = "cat >&2 <<'END'\nE=<path to data>\nEND"
+    script = f"A='<Specify path>'\nB=$(sort <Path >x)\nC=<(sort x)\n# D=<Path>\n{shown}\n{START} --num-layers 2"
     (reading,) = read_launches(script, "x.sh")
     assert not any("placeholder" in one for one in reading.notes)
 
@@ -90,3 +91,10 @@ def test_a_folder_that_the_script_makes_may_not_be_there_in_a_container_or_on_an
     asks = "if [ -d /data/x ]; then TP=2; else TP=1; fi"
     text = f"mkdir -p /data/x\n{start} '{asks}; torchrun pretrain_gpt.py --tensor-model-parallel-size $TP'\n"
     assert "tensor_model_parallel_size" in read_shell(text, "x.sh").unknown
+
+
+def test_each_component_of_a_step_has_its_own_words() -> None:
+    """`srun [OPTIONS] PROGRAM : [OPTIONS] PROGRAM`, as Slurm's page on heterogeneous jobs has it."""
+    reading = read_shell("srun -n 8 python pretrain_gpt.py --num-layers 2 : -n 1 python serve.py --port 80\n", "x.sh")
+    assert [(setting.key, setting.value) for setting in reading.settings] == [("num_layers", ["2"])]
+    assert (reading.facts["srun.ntasks"].value, reading.facts["srun.het_group"].value) == ("8", True)

@@ -16,6 +16,10 @@ _ARGUMENT = re.compile(r"--[A-Za-z]|[+~]*[A-Za-z_]\w*(\.\w+)+=")
 """An option, or an override of a key with a dot: no command begins like this."""
 _PLACEHOLDER = rb"(?m)^[ \t]*(?:export[ \t]+)?([A-Za-z_]\w{0,60})=(<[A-Za-z][^<>\n]{0,80}>)"
 """An unquoted `NAME=<Specify path>`: bash takes what follows `<` for a file, and fails where `>` ends the line."""
+_SHOWN = rb"(?m)\bcat[ \t12>&]*<<-?[ \t]*['\"\\]?([A-Za-z_]\w{0,60})['\"]?[ \t12>&\r]*$"
+"""A here-document that is only printed, as a usage message is."""
+_UNFILLED = r"(?<![\w-])(--[\w-]{1,80})[ =](<[A-Za-z][\w./-]{0,80}(?: [\w./-]{1,80}){0,8}>)(?=[ \t\r\\]|$)"
+"""An unquoted `--load <path to checkpoint>`: bash reads from the file `path`, and gives the option the next word."""
 _BLANK_AFTER = re.compile(rb"\\[ \t\r]+$")
 
 
@@ -81,10 +85,61 @@ def _cause(found: Apart) -> tuple[int, str, str]:
 
 def placeholders_in(text: ScriptText) -> Iterator[str]:
     """A note on the variables that a script leaves empty, since placeholders stand where their values should."""
-    found = list(re.finditer(_PLACEHOLDER, text.data)) if b"=<" in text.data else []
+    found = list(re.finditer(_PLACEHOLDER, without_shown(text.data))) if b"=<" in text.data else []
     if found:
         line = text.location(*found[0].span()).line
         first, *others = dict.fromkeys(match[1].decode() for match in found)
         more = f" ({', '.join(others[:5])}{', …' if len(others) > 5 else ''} likewise)" if others else ""
         shown = found[0][2].decode("utf-8", "replace")
         yield f"{first} has no value: replace the placeholder {shown} in line {line}{more}"
+
+
+def without_shown(data: bytes) -> bytes:
+    """A script with blanks for the here-documents that it only prints."""
+    parts, place = [], 0
+    for start in re.finditer(_SHOWN, data) if b"<<" in data else ():
+        if start.start() < place:
+            continue
+        end = _line_of(data, start[1], start.end())
+        if end < 0:
+            break
+        parts += [data[place : start.end()], re.sub(rb"[^\n]", b" ", data[start.end() : end])]
+        place = end
+    return b"".join([*parts, data[place:]])
+
+
+def _line_of(data: bytes, word: bytes, start: int) -> int:
+    """Where the next line begins that is this word, behind tabs; -1 if there is none."""
+    while (start := data.find(word, start + 1)) >= 0:
+        begin = data.rfind(b"\n", 0, start) + 1
+        if not data[begin:start].strip(b"\t") and data[start + len(word) : start + len(word) + 1] in (
+            b"\n",
+            b"\r",
+            b"",
+        ):
+            return begin
+    return -1
+
+
+def unfilled_in(line: str) -> Iterator[tuple[str, str]]:
+    """(option, placeholder) of a line, for each that isn't quoted."""
+    for match in re.finditer(_UNFILLED, line) if "<" in line and line.lstrip()[:1] != "#" else ():
+        before = line[: match.start()]
+        if before.count('"') % 2 == 0 and before.count("'") % 2 == 0:
+            yield match[1], match[2]
+
+
+def refuse_unfilled(text: str, target: str) -> None:
+    """Refuses a script in which a placeholder hides the training: bash takes its words for files.
+
+    Raises:
+        HcpError: there is one.
+    """
+    for number, line in enumerate(without_shown(text.encode("utf-8", "replace")).split(b"\n"), 1):
+        for option, shown in unfilled_in(line.decode("utf-8", "replace")):
+            raise HcpError(
+                f"found the placeholder {shown} after {option}, and no training command is left",
+                wanted="a value",
+                do="replace it",
+                at=(target, number),
+            )

@@ -8,7 +8,7 @@ from itertools import pairwise
 from megatron_hcp.bash.value import Field, Hole, Item, Items, Lit, Maybe, Span, Unseen, Value
 from megatron_hcp.launch.fact import ELASTIC_STARTS
 from megatron_hcp.launch.forms.script.containers import in_wrapper
-from megatron_hcp.launch.forms.script.options import mpi_options, slurm_options, torchrun_options
+from megatron_hcp.launch.forms.script.options import mpi_options, srun_options, torchrun_options
 from megatron_hcp.launch.forms.script.ray import with_runtime_env
 from megatron_hcp.launch.forms.script.slurm import sbatch
 from megatron_hcp.launch.forms.script.started import Handed, StartContext, Started, from_outside
@@ -52,7 +52,7 @@ def take_apart(items: Items, context: StartContext, span: Span) -> Started | Han
             place = later
             continue
         if name == "srun":
-            options = slurm_options(items, place + 1, "srun")
+            options, items = srun_options(items, place + 1)
             context = context.with_options("srun", options.found, options.unseen).with_start("srun")
             context = context._replace(by_srun=True)
             place = options.rest

@@ -100,6 +100,17 @@ def slurm_options(items: Sequence[Item], start: int, program: str) -> Options:
     return _options(items, start, bare, SLURM_SHORT)
 
 
+def srun_options(items: Items, start: int) -> tuple[Options, Items]:
+    """The options of srun, and the words of the first component: `srun a : b` has two, and then `het_group` too."""
+    options = slurm_options(items, start, "srun")
+    for place in range(options.rest, len(items)):
+        item = items[place]
+        if isinstance(item, Field) and item.text == ":":
+            group = Option("het_group", None, item.span, ":")
+            return options._replace(found=(*options.found, group)), items[:place]
+    return options, items
+
+
 def torchrun_options(items: Sequence[Item], start: int) -> Options:
     """The options of torchrun or ft_launcher from `items[start]` on."""
     return _options(items, start, TORCHRUN_BARE, {})

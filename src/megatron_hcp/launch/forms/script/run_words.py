@@ -91,13 +91,17 @@ class RunWords:
         if test is None or not isinstance(reason, WhyUnknown) or len(printed) != 2 or None in printed:
             return None
         yes, no = reversed(printed) if reason.is_negated else printed
-        return self._substitution(test, f"if {test.text}; then {yes}; else {no}; fi")
+        return self._substitution(test, f"if {test.text}; then {yes}; else {no}; fi", f"{yes} {no}")
 
-    def _substitution(self, run: RunTime, command: str) -> str | None:
-        """`$(…)` that sets what a command reads, and runs it as the script does: it may fail, or find nothing set."""
+    def _substitution(self, run: RunTime, command: str, printed: str = "") -> str | None:
+        """`$(…)` that sets what a command reads, and runs it as the script does: it may fail, or find nothing set.
+
+        `printed`: text in the command that means variables as they are outside; None if the command has others.
+        """
         if OF_THE_JOB & (run.reads - run.variables.keys()):
             return None
         known: list[str | None] = []
+        set_here: set[str] = set()
         for name, var in run.variables.items():
             value = self._list(var.items) if var.items is not None else self._text(var.value or ())
             if value is None and name not in run.reads:  # only a file that nobody reads might ask for it
@@ -105,9 +109,14 @@ class RunWords:
             else:
                 exports = "export " if var.exported and var.items is None else ""
                 known.append(None if value is None else f"{exports}{name}={value}")
+                if set_here & _from_outside(value or ""):
+                    return None
+                set_here |= set() if value == f'"${{{name}-}}"' else {name}
+        folder = self._text(run.folder) if run.folder is not None else ""
         if run.folder is not None:
-            folder = self._text(run.folder)
             known.append(None if folder is None else f"cd {folder}")
+        if set_here & _from_outside(f"{folder}{printed}"):
+            return None
         end = "\n" if "\n" in command or "#" in command else ""
         text = f"{LAUNCH_CHOICE}{'; '.join(filter(None, [*known, command]))}{end})"
         is_shown = all(letter.isprintable() or letter in "\n\t" for letter in text)  # the job's script is printed
@@ -163,6 +172,11 @@ class RunWords:
             return f'"${LAUNCH_FOLDER}"{below and quote(below)}'
         output = self.output(part)
         return output and f'"${output}"'
+
+
+def _from_outside(text: str) -> set[str]:
+    """The variables that a text takes from outside."""
+    return {*re.findall(r"\$\{(\w+)-\}", text)}
 
 
 def below_folder(path: str) -> str:

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
+import sys
+from contextlib import suppress
 from typing import Any
 
-from megatron_hcp.pretend.late import mark, replace_everywhere
-from megatron_hcp.pretend.stages import PROGRESS
-from megatron_hcp.pretend.stand_ins.packages import only_import
+import torch
 
-STANDS_FOR = "packages that Bridge only imports, checkpoints, the length of training (two steps are sampled)"
-CANNOT_TELL = "distillation, quantization, diffusion and energon's data; whether a checkpoint fits"
+from megatron_hcp.pretend.late import mark, replace, replace_everywhere
+from megatron_hcp.pretend.record import RECORD
+from megatron_hcp.pretend.stages import PROGRESS
+from megatron_hcp.pretend.stand_ins.packages import build_towers, only_import
+from megatron_hcp.proofs.te_cpu.absent import empty_module
+
+STANDS_FOR = (
+    "packages that Bridge only imports, checkpoints, the length of training (two steps are sampled); batches of text, "
+    "where its data needs a tokenizer, a processor or a file"
+)
+CANNOT_TELL = "distillation, quantization, diffusion and energon's data; whether a checkpoint fits; packed rows, images"
 
 _IMPORTED = (
     "nvidia_resiliency_ext megatron.energon diffusers peft accelerate nemo_run modelopt qwen_vl_utils timm torchvision "
@@ -28,25 +38,13 @@ _NOTHING = """
 megatron.core.datasets.utils.compile_helpers
 megatron.bridge.training.initialize.set_jit_fusion_options
 megatron.bridge.training.checkpointing.save_checkpoint
+megatron.bridge.training.checkpointing.load_checkpoint
+megatron.bridge.training.checkpointing._load_checkpoint_from_path
 megatron.bridge.training.train.get_tensor_shapes_adjust_fn_for_distillation
 megatron.core.pipeline_parallel.utils.set_ideal_affinity_for_current_gpu
 """.split()
-_STEPS = (
-    ("nemotron_nano_v2_vl_", "training.llava_step"),
-    ("nemotron_omni_", "training.nemotron_omni_step"),
-    ("qwen2_audio_", "training.audio_lm_step"),
-    ("qwen3_omni_", "models.qwen_omni.qwen3_omni_step"),
-    ("qwen3_vl_", "models.qwen_vl.qwen3_vl_step"),
-    ("qwen35_vl_", "models.qwen_vl.qwen3_vl_step"),
-    ("step37_", "models.stepfun.step37_flickr8k_step"),
-    ("flux_", "diffusion.models.flux.flux_step"),
-    ("wan_", "diffusion.models.wan.wan_step"),
-    *(
-        (f"{name}_", "training.vlm_step")
-        for name in "gemma3_vl gemma4_vl glm_45v kimi_k25_vl ministral3 qwen25_vl".split()
-    ),
-)
-"""How a recipe's name begins, and the module of the step that Bridge's scripts/training run it with."""
+_ASK_FOR_PATHS = ("builders.energon.EnergonDatasetConfig", "sources.hf.HFDatasetSourceConfig")
+"""Data whose configuration refuses what a recipe leaves to the launch."""
 _FEWEST = 4
 """Micro-batches of a step, where the pipeline doesn't need more."""
 
@@ -63,20 +61,17 @@ def load() -> None:
         importlib.import_module(f"megatron.bridge.{part}")
 
 
-def step_of(recipe: str) -> Any:
-    """The forward step that Bridge's own scripts take for a recipe, by its name; a model of text has gpt_step's."""
-    path = next((path for starts, path in _STEPS if recipe.startswith(starts)), "training.gpt_step")
-    step: Any = importlib.import_module(f"megatron.bridge.{path}")
-    if hasattr(step, "forward_step"):
-        return step.forward_step
-    return next(kind for name, kind in vars(step).items() if name.endswith("ForwardStep"))()
-
-
 def late() -> None:
     training: Any = importlib.import_module("megatron.bridge.training.train")
     for name in _NOTHING:
         replace_everywhere(name, lambda *_, **__: None)
     replace_everywhere("megatron.bridge.data.loaders.get_train_valid_test_num_samples", _few_samples)
+    build_towers()
+    for kind in _ASK_FOR_PATHS:
+        replace(f"megatron.bridge.data.{kind}.validate", lambda *_, **__: None)
+    replace_everywhere("transformers.dynamic_module_utils.get_class_from_dynamic_module", _tower)
+    setup: Any = importlib.import_module("megatron.bridge.training.setup")
+    setup.setup_data_iterators = _or_text(setup.setup_data_iterators)
     for name, stage in _BEGINS:
         mark(f"megatron.bridge.training.setup.{name}", stage)
     count, step = training.get_num_microbatches, training.train_step
@@ -84,13 +79,81 @@ def late() -> None:
     def train_step(*args: Any, **kwargs: Any) -> Any:
         PROGRESS.to("forward")
         groups = importlib.import_module("megatron.core.parallel_state")
-        few = max(_FEWEST, groups.get_pipeline_model_parallel_world_size())
+        group = max((_group_of(chunk) for chunk in args[2]), default=0)
+        few = max(_FEWEST, group, groups.get_pipeline_model_parallel_world_size())
         training.get_num_microbatches = lambda: min(count(), few)
         return step(*args, **kwargs)
 
     training.train_step = train_step
 
 
+def _group_of(chunk: Any) -> int:
+    """How many micro-batches a chunk of an interleaved pipeline gets in a row."""
+    config = importlib.import_module("megatron.core.utils").get_model_config(chunk)
+    return getattr(config, "microbatch_group_size_per_vp_stage", None) or 0
+
+
 def _few_samples(config: Any) -> tuple[int, int, int]:
     batch = config.train.global_batch_size
     return 2 * batch, batch, batch
+
+
+class Batches:
+    """Upstream's batches, until it can't make one here; from then on of text alone, and no longer than the model's."""
+
+    def __init__(self, theirs: Any, config: Any) -> None:
+        self.theirs, self.config = theirs, config
+
+    def __iter__(self) -> Any:
+        return self
+
+    def __next__(self) -> Any:
+        with suppress(Exception):
+            return next(self.theirs)
+        self.theirs = iter(())
+        return _text(self.config)
+
+
+def _or_text(real: Any) -> Any:
+    @functools.wraps(real)
+    def setup(cfg: Any, train_state: Any, *args: Any, **kwargs: Any) -> Any:
+        rerun: Any = importlib.import_module("megatron.core.rerun_state_machine").RerunDataIterator
+        try:
+            train, *rest = real(cfg, train_state, *args, **kwargs)
+        except Exception:
+            train, rest = iter(()), [None, None]
+            train_state.do_train = True
+        return (rerun(Batches(train, cfg)) if hasattr(train, "__next__") else train, *rest)
+
+    return setup
+
+
+def _tower(name: str, *_: Any, **__: Any) -> Any:
+    """A class of a vision tower that is the model's own code: without weights, and no image comes to it."""
+    RECORD.used("bridge.tower")
+    made: Any = empty_module("own_code_of_a_model")
+    sys.modules["own_code_of_a_model"] = made
+    return type(name.rpartition(".")[2], (Tower,), {"__module__": made.__name__})
+
+
+class Tower(torch.nn.Module):  # type: ignore[misc]
+    """Takes any configuration."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        super().__init__()
+
+
+def _text(config: Any) -> dict[str, Any]:
+    """Rows of one token, each of which counts."""
+    RECORD.used("bridge.batches")
+    shape = (config.train.micro_batch_size, config.model.seq_length)
+    tokens = torch.ones(shape, dtype=torch.int64)
+    visual = None
+    if ".glm_vl." in type(config.model).__module__:  # it asks which tokens are of an image
+        inputs: Any = importlib.import_module("megatron.bridge.training.utils.visual_inputs")
+        visual = inputs.GenericVisualInputs(mm_token_type_ids=torch.zeros_like(tokens))
+    none = torch.zeros(0, dtype=torch.int64)
+    places = torch.arange(shape[1]).expand(shape).contiguous()
+    return {"tokens": tokens, "input_ids": tokens, "labels": tokens, "position_ids": places,
+            "loss_mask": torch.ones(shape), "attention_mask": None, "visual_inputs": visual, "audio_inputs": None,
+            "num_patches": none}  # fmt: skip

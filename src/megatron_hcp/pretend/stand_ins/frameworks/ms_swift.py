@@ -12,7 +12,7 @@ from typing import Any
 from megatron_hcp.pretend.late import mark, replace, replace_everywhere
 from megatron_hcp.pretend.record import RECORD
 from megatron_hcp.pretend.stages import and_no_further
-from megatron_hcp.pretend.stand_ins.packages import ImportedParts, only_import, take_flash_attention_by_name
+from megatron_hcp.pretend.stand_ins.packages import ImportedParts, build_towers, only_import
 
 STANDS_FOR = "packages that ms-swift only imports, the model's tokenizer and weights, the data set's length"
 CANNOT_TELL = "data, templates, rollouts, the training step; a vision tower's attention; whether a checkpoint fits"
@@ -57,6 +57,15 @@ def load() -> None:
     for part in ("mcore_bridge.bridge.gpt_bridge", "swift.megatron.pipelines.train.rlhf", "swift.megatron.trainers"):
         importlib.import_module(part)
 
+    take_release_from(importlib.import_module("megatron.core"))
+
+
+def take_release_from(core: Any) -> None:
+    """Which megatron-core is installed: the tree that runs, whatever lies beside it."""
+    metadata: Any = importlib.import_module("importlib.metadata")
+    installed = metadata.version
+    metadata.version = lambda name: core.__version__ if name == "megatron-core" else installed(name)
+
 
 def late() -> None:
     for path in _NOTHING:
@@ -70,7 +79,7 @@ def late() -> None:
         for method in ("from_pretrained", "from_config"):
             if hasattr(kind, method):
                 setattr(kind, method, _without_code(getattr(kind, method)))
-    take_flash_attention_by_name()
+    build_towers()
     for path, stage in _BEGINS:
         mark(path, stage)
     trainer: Any = importlib.import_module(_BASE).BaseMegatronTrainer

@@ -9,7 +9,7 @@ from typing import Any
 from megatron_hcp.pretend.late import mark, replace
 from megatron_hcp.pretend.record import RECORD
 from megatron_hcp.pretend.stages import and_no_further
-from megatron_hcp.pretend.stand_ins.packages import only_import, take_flash_attention_by_name
+from megatron_hcp.pretend.stand_ins.packages import build_towers, only_import
 
 STANDS_FOR = "Ray, rollout engines, the model's tokenizer and weights"
 CANNOT_TELL = "data, rollouts, the training step, the reference model, whether a checkpoint fits"
@@ -35,7 +35,7 @@ def load() -> None:
 def late() -> None:
     replace(f"{_SETUP}.build_tokenizer", _tokenizer)
     replace(f"{_SETUP}.set_jit_fusion_options", lambda *_, **__: None)
-    take_flash_attention_by_name()
+    build_towers()
     for path, stage in _BEGINS:
         mark(path, stage)
     setup: Any = importlib.import_module(_SETUP)

@@ -18,7 +18,7 @@ from megatron_hcp.pretend.stand_ins.contract import stands_for
 from megatron_hcp.pretend.stand_ins.device import CUDA
 from megatron_hcp.pretend.stand_ins.frameworks import padding
 from megatron_hcp.pretend.stand_ins.kernel import kernel
-from megatron_hcp.pretend.stand_ins.packages import only_import, take_flash_attention_by_name
+from megatron_hcp.pretend.stand_ins.packages import build_towers, only_import
 from megatron_hcp.proofs.te_cpu.absent import empty_module
 
 STANDS_FOR = "Ray, vLLM and SGLang, the model's weights and tokenizer, all but the first micro-batches of an update"
@@ -83,7 +83,7 @@ def late() -> None:
     bridge.load_hf_weights = lambda *_, **__: None
     replace(f"{_WORKERS}.CheckpointEngineRegistry", SimpleNamespace(new=lambda *_, **__: SimpleNamespace()))
     replace("mbridge.core.bridge.Bridge.load_weights", lambda *_, **__: None)
-    take_flash_attention_by_name()
+    build_towers()
     replace_everywhere("verl.utils.kernel.linear_cross_entropy.linear_cross_entropy", linear_cross_entropy)
     replace_everywhere("verl.workers.engine.utils.prepare_micro_batches", _few(
         importlib.import_module("verl.workers.engine.utils").prepare_micro_batches))  # fmt: skip
