@@ -225,6 +225,13 @@ def test_where_a_person_ended_the_job_nothing_has_to_be_mended(tmp_path, said):
     assert diagnosis.state == "stopped" and diagnosis.advice and "nothing has to be mended" in diagnosis.advice.reason
 
 
+def test_a_call_that_nccl_refuses_is_refused_again(tmp_path):
+    said = "torch.distributed.DistBackendError: NCCL error in: NCCLUtils.hpp:328, {} (run with NCCL_DEBUG=WARN)\n"
+    for reason, action in (("invalid usage", "stop"), ("unhandled system error", "restart")):
+        advice = triage(write_logs(tmp_path, a_log=said.format(reason)), CpPlan()).advice
+        assert advice and advice.action == action
+
+
 def test_an_exit_code_that_refuses_is_of_a_launch_that_did_not_train(tmp_path):
     said = FAILED.format(code=2, local=1, pid=5)
     for steps, action in (("", "stop"), (STEPS, "restart")):

@@ -54,3 +54,12 @@ def test_what_ended_a_thread_after_the_training_is_survived(tmp_path):
     assert triage(write_logs(tmp_path, a_log=done + thread + RAISED), CpPlan()).state == "no-failure"
     assert triage(write_logs(tmp_path, a_log=done + RAISED), CpPlan()).state == "failed"
     assert triage(write_logs(tmp_path, a_log=steps + thread + RAISED), CpPlan()).state == "failed", "none was done"
+
+
+def test_ray_names_the_node_whose_memory_was_full_below_the_exception(tmp_path):
+    log = (
+        "ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory.\n"
+        "Memory on the node (IP: 192.168.0.107, ID: fc2b) where the task (pid=4331) was running was 59.49GB / 62.58GB\n"
+    )
+    failure = triage(write_logs(tmp_path, a_log=log), CpPlan()).failure
+    assert failure and failure.node == "192.168.0.107"

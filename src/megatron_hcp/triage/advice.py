@@ -73,6 +73,8 @@ def advise(attempts: tuple[Attempt, ...]) -> Advice | None:
         return Advice("restart", "a link or its set-up failed, and the logs don't show at which end; check both first")
     if is_first_collective(failure, steps):
         return Advice("stop", "the first collective of the job timed out: its ranks never reached each other")
+    if failure.signature.id == "nccl-failed" and "nvalid usage" in failure.message:
+        return Advice("stop", "NCCL refuses how it is called; has each rank a GPU of its own?")
     if failure.kind == "report" and failure.exit_code in REFUSED and not steps:
         return Advice("stop", "what was started refuses to run so; the same launch would end the same way")
     if failure.signature.id in _NOT_STARTED and not steps:

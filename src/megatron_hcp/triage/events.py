@@ -244,14 +244,14 @@ class FileEvents:
             event = event._replace(around=time_around(hit, line))
         if event.role == "stall":
             self.seen.discard(key)  # each time counts, and none was survived where the training goes on
-        earlier = self.pending.setdefault(event.role, event)
-        if signature.id in _INSTEAD_OF.get(earlier.signature.id, ()):
-            self.pending[event.role] = earlier = event
-        is_new = earlier is event
+        if signature.id in _INSTEAD_OF.get(self.pending.setdefault(event.role, event).signature.id, ()):
+            self.pending[event.role] = event
+        is_new = (earlier := self.pending[event.role]) is event
         is_kept = is_new or (is_further and len(self.further) < _MOST_FURTHER)
-        if is_kept and signature.role in RAISED and (frames := frames_above(hit.before(), line)):
+        frames = frames_above(hit.before(), line) if is_kept and signature.role in RAISED else ()
+        if frames or (is_kept and signature.role in RAISED and "Error: " in line.body):
             groups = {"at": at_text(frames), **groups}
-            event = event._replace(groups=groups, frames=frames, more=text_after(hit, line))
+            event = event._replace(groups=groups, frames=frames, more=text_after(hit, line, frames))
         if is_new or (is_rerun and earlier.signature is signature):  # a program may be started again, into the same log
             self.pending[event.role] = event
         elif is_kept:

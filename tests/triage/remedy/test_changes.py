@@ -32,7 +32,16 @@ OWN = ("/srv/u/run/train.py", 12, "main", "fit(model, batch)")
     [
         (OWN, "NameError: name 'carry' is not defined", ["`carry`", "train.py:12"]),
         (OWN, "UnboundLocalError: local variable 'loss' referenced before assignment", ["`loss`", "train.py:12"]),
-        (OWN, "ImportError: cannot import name 'mtp' from 'megatron.core.x' (/x.py)", ["`mtp`", "pip show megatron"]),
+        (
+            OWN,
+            "ImportError: cannot import name 'mtp' from 'megatron.core.x' (/e/site-packages/megatron/core/x.py)",
+            ["`mtp`", "pip show megatron-core"],
+        ),
+        (
+            OWN,
+            "ImportError: cannot import name 'mtp' from 'fjord' (/srv/u/run/fjord.py)",
+            ["/srv/u/run/fjord.py, in use", "alike on all nodes"],
+        ),
         (OWN, "ModuleNotFoundError: No module named 'amp_C'", ["apex", "--cuda_ext", "train.py:12"]),
         (OWN, "ModuleNotFoundError: No module named 'megatron.training'", ["PYTHONPATH", "Megatron-LM"]),
         (OWN, "ModuleNotFoundError: No module named 'qqzz'", ["pip install qqzz"]),
@@ -230,6 +239,7 @@ def test_each_row_says_what_to_do_or_why_and_names_only_what_it_can_know():
         "node",
         "look",
         "install",
+        "package",
         "memory",
         "owner",
         "stated",

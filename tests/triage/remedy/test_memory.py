@@ -103,3 +103,14 @@ def test_an_earlier_traceback_does_not_say_what_the_memory_was_for(tmp_path):
     oom = "RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB\n"
     steps = _next(triage(write_logs(tmp_path, a_log=STEPS + engine + head + oom), CpPlan()))
     assert not any("rollout engine" in step for step in steps) and any("raise context" in step for step in steps)
+
+
+@pytest.mark.parametrize(("asked", "is_told"), [("1.70", True), ("2.40", False)])
+def test_memory_that_lies_reserved_in_small_pieces_is_put_together(tmp_path, asked, is_told):
+    log = (
+        f"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate {asked} GiB. GPU 0 has a total capacity of "
+        "6.00 GiB of which 0 bytes is free. Of the allocated memory 2.93 GiB is allocated by PyTorch, and 2.30 GiB is "
+        "reserved by PyTorch but unallocated.\n"
+    )
+    steps = _next(triage(write_logs(tmp_path, a_log=log), CpPlan()))
+    assert any("expandable_segments" in step and "2.3 GiB" in step for step in steps) == is_told

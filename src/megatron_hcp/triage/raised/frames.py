@@ -25,7 +25,7 @@ class Frame(NamedTuple):
     """The program's text there, as far as the log shows it; its lines are joined."""
 
     def path(self, parts: int) -> str:
-        """The last parts of its file's path."""
+        """The last parts of its file's path; empty where the log shows the program's text alone."""
         return "/".join(re.split(r"[/\\]", self.file)[-parts:])
 
     @property
@@ -54,9 +54,13 @@ def frames_above(before: str, line: Line) -> tuple[Frame, ...]:
         since += 1
         if since > _FURTHEST:
             break
+    if not frames and own and _SOURCE.match(own[0]) and _NAMED.match(line.body):
+        return (Frame("", 0, "", own[0].strip()[:_LONGEST_CODE]),)
     return tuple(frames)
 
 
+_SOURCE = re.compile(r"\s{4,16}(?:assert|raise|return|[\w.]{1,60} ?[-+*/]?=|[\w.]{1,60}\() ?\S")
+_NAMED = re.compile(r"(?:[a-z_]\w{0,40}\.){0,6}[A-Z]\w{2,60}(?:Error|Exception)\b")
 _MOST_ABOVE, _LONGEST_CODE, _FURTHEST = 200, 300, 8
 
 
@@ -65,6 +69,8 @@ def at_text(frames: tuple[Frame, ...]) -> str:
     if not frames:
         return ""
     frame = frames[0]
+    if not frame.file:
+        return f" ({frame.code})"
     name = f", in {frame.name}" if frame.name else ""
     return f" ({frame.path(1)}:{frame.line}{name}{': ' + frame.code if frame.code else ''})"
 
@@ -74,11 +80,13 @@ def raised_at(before: str, line: Line) -> str:
     return at_text(frames_above(before, line))
 
 
-def text_after(hit: Hit, line: Line) -> str:
-    """The lines below an exception in which its text goes on: its process's own, without prefix and indent or not."""
+def text_after(hit: Hit, line: Line, frames: tuple[Frame, ...]) -> str:
+    """The lines below an exception in which its text goes on: its process's own, without prefix and indent or not;
+    below no traceback, only indented ones."""
     found = []
     for below, other in islice(lines_below(hit), _MOST_MORE):
         is_own = other.writer == line.writer and not other.level and other.when is None
+        is_own = is_own and (any(frame.file for frame in frames) or other.body.startswith((" ", "\t")))
         if not is_own or not other.body.strip() or _OTHERWISE.match(other.body) or HEAD in below.line:
             break
         found.append(other.body.strip())

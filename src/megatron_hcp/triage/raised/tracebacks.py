@@ -153,7 +153,9 @@ def _logger_of(start: Hit, first: Line) -> re.Pattern[str] | None:
 
 
 _NAME = re.compile(r"(?:[a-z_]\w*\.)*[A-Z]\w{1,60}(?:Error|Exception)")
-_GOES_ON_BELOW = re.compile(r"^(?:[\w.]{1,80}\.)?[A-Z]\w{1,60}(?:Error|Exception): .*(?::|validation errors? for .*)$")
+_GOES_ON_BELOW = re.compile(
+    r"^(?:[\w.]{1,80}\.)?[A-Z]\w{1,60}(?:Error|Exception|Failed): .*(?::|validation errors? for .*)$"
+)
 
 
 def _name_at_end(text: str) -> str:

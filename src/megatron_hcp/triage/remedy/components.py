@@ -9,7 +9,7 @@ from megatron_hcp.triage.remedy.correction import records
 
 _PLUMBING = re.compile(
     r"torch/(?:nn/modules/module|_ops|utils/_contextlib|autograd|distributed/elastic)|"
-    r"python3\.\d{1,2}/(?!(?:site|dist)-packages)|torch/_utils\.py|<frozen|<string>|concurrent/futures|runpy|importlib"
+    r"python3\.\d{1,2}/(?!(?:site|dist)-packages)|torch/_utils\.py|<frozen|<__array|<string>|concurrent/futures|runpy|importlib"
 )
 """Frames that every call passes."""
 _NEAREST = 4
@@ -31,6 +31,22 @@ def component_of(frames: tuple[str, ...]) -> tuple[str, str] | None:
         if found := next(((part, look) for pattern, part, look in _components() if pattern.search(frame)), None):
             return found
     return None
+
+
+_PACKAGE = re.compile(r"(?:site|dist)-packages/(\w{2,40})/")
+_NAMED_OTHERWISE = {"megatron": "megatron-core", "swift": "ms-swift", "PIL": "pillow", "cv2": "opencv-python"}
+
+
+def distribution(module: str) -> str:
+    """What pip calls the package of a module, as far as its name says."""
+    top = module.partition(".")[0]
+    return _NAMED_OTHERWISE.get(top, top.replace("_", "-"))
+
+
+def package_of(file: str) -> str:
+    """The installed package that a file is of, as pip calls it; empty for others."""
+    found = _PACKAGE.search(file)
+    return distribution(found[1]) if found else ""
 
 
 def install_text(module: str) -> str:

@@ -26,6 +26,10 @@ class Correction(NamedTuple):
     is_alone: bool
     is_instead: bool
 
+    def match(self, message: str, text: str) -> re.Match[str] | None:
+        """How it fits an exception's own line, else that with the lines in which it goes on."""
+        return self.shape.search(message) or self.shape.search(text)
+
 
 @cache
 def corrections() -> tuple[Correction, ...]:
@@ -42,8 +46,12 @@ def records(name: str) -> Iterator[dict[str, str]]:
                 yield {field: value for field, _, value in (line.partition(": ") for line in lines)}
 
 
+_AT_NAME = r"(?:^|(?<= raised: ))(?:[\w.]{0,80}\.)?(?:Module|Config|Runtime)??"
+"""What may stand before an exception's name, also where a framework calls it its own."""
+
+
 def _row(said: dict[str, str]) -> Correction:
-    names = rf"^(?:[\w.]{{0,80}}\.)?(?:{said['raises']})\b(?: ?: ?)?" if "raises" in said else ""
+    names = rf"{_AT_NAME}(?:{said['raises']})\b(?: ?: ?)?" if "raises" in said else ""
     code, where = said.get("code"), said.get("where")
     return Correction(
         re.compile(names + said.get("text", "")),

@@ -55,6 +55,7 @@ _FREE = re.compile(r"(?:of which|allocated;) ([\d.]{1,12}) ?([GMK]iB|bytes)(?: i
 _OWN = re.compile(
     r"has ([\d.]{1,12}) GiB memory in use\.(?= Of the allocated|$)|([\d.]{1,12}) GiB reserved in total by PyTorch"
 )
+_UNUSED = re.compile(r"and ([\d.]{1,12}) GiB is reserved by PyTorch but unallocated")
 _ASKED = re.compile(r"Tried to allocate ([\d.]{1,12}) GiB")
 _LEAST_HELD_GIB = 2.0
 _UNITS = {"GiB": 1, "MiB": 1024, "KiB": 1 << 20, "bytes": 1 << 30}
@@ -103,6 +104,11 @@ def memory_steps(failure: Failure, steps: int) -> list[str]:
         found.append(
             "it asked at once for more than the whole GPU has: is a size wrong, such as the sequence length, the "
             "batch, a dense mask, or an index?"
+        )
+    total, unused, asked = (_gib(said.search(failure.message)) for said in (_TOTAL, _UNUSED, _ASKED))
+    if unused and unused > max(asked or 0, (total or 0) / 20):
+        found.append(
+            f"PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True: {unused:g} GiB lay reserved in pieces too small for it"
         )
     return [*found, _phase_of(failure, steps) or _SAVE]
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from megatron_hcp.triage.failure import Failure
 from megatron_hcp.triage.raised.frames import Frame
-from megatron_hcp.triage.remedy.components import component_of, install_text, is_plumbing
+from megatron_hcp.triage.remedy.components import component_of, distribution, install_text, is_plumbing, package_of
 from megatron_hcp.triage.remedy.correction import Correction, corrections
 
 
@@ -28,26 +28,39 @@ def changes(failure: Failure) -> tuple[list[tuple[str, dict[str, str]]], bool]:
     found: list[tuple[str, dict[str, str]]] = []
     for row in _rows(failure, text):
         said = _said_by(row, failure, text) if row.step and (row.is_alone or not failure.rule) else None
-        if said is not None and not _lacks(row.step, filled := {**known, **said}):
+        step = row.step if known["source"] else _UNPLACED.sub("{at}", row.step)
+        if said is not None and not _lacks(step, filled := {**known, **said}):
             if row.is_alone:
-                return [(row.step, filled)], row.is_instead
-            found.append((row.step, filled))
+                return [(step, filled)], row.is_instead
+            found.append((step, filled))
             break
     asked = _asked(text) if failure.kind == "cause" else ""
     if asked:
         found.append(("it says itself what to do: {asked}", {"asked": asked}))
-    if not found and is_general and known["at"] and not failure.signature.next:
+    if not found and is_general and not asked and not failure.signature.next:
         quoted = ", ".join(dict.fromkeys(_QUOTED.findall(failure.message)[:_MOST_NAMES]))
         known["names"] = known["names"] or known["stated"] or quoted
-        found.append((_LATE if came_too_late(failure) else _GENERAL[bool(known["names"])], known))
-    if is_general and not asked and (part := component_of(tuple(frame.place for frame in failure.frames))):
+        of_figures = bool(_FIGURE.match(known["names"].strip("`")))
+        known["line"] = known["line"] or "the line that raised it"
+        step = _GENERAL[bool(known["names"]) + of_figures]
+        if not known["names"] and known["called"] and (package := package_of(failure.frames[0].file)):
+            known["package"] = package
+            step = _OF_PACKAGE
+        found.append((_LATE if came_too_late(failure) else step, known))
+    part = component_of(tuple(frame.place for frame in failure.frames))
+    if is_general and not asked and part and not _OF_MACHINE.search(text):
         found.append(("it comes from {part}: {look}", {"part": part[0], "look": part[1]}))
     return found, False
 
 
+_UNPLACED = re.compile(r"`{source}` \({at}\)")
 _GENERAL = (
     "look at what gives {line} its values: an option, a file, or an earlier call{called}",
     "look at {names}: {line} refuses what it gets{called}",
+    "make these fit each other, in the launch, its configuration or the data: {names}; {line} compares them{called}",
+)
+_OF_PACKAGE = (
+    "look at what {call} passes to {package}, which refuses it ({at}); does its release fit (pip show {package})?"
 )
 _LATE = (
     "what {line} waits for was not ready in time: its own log says why; if the machine was only slow, allow more time"
@@ -59,13 +72,13 @@ def _rows(failure: Failure, text: str) -> Iterator[Correction]:
     if failure.kind != "cause" or failure.signature.again == "machine" or failure.signature.id == "hcp-renamed":
         return  # what a machine lacks, no option of the program gives it; an older script's row says all
     for row in corrections():
-        if row.signature in ("", failure.signature.id) and row.shape.search(text):
+        if row.signature in ("", failure.signature.id) and row.match(failure.message, text):
             yield row
 
 
 def _said_by(row: Correction, failure: Failure, text: str) -> dict[str, str] | None:
     """What the groups of a row stand for; None where its program text or its frame is another."""
-    match = row.shape.search(text)
+    match = row.match(failure.message, text)
     said = {name: value or "" for name, value in match.groupdict().items()} if match else {}
     if row.where and not any(row.where.search(frame.place) for frame in failure.frames[:3]):
         return None
@@ -75,9 +88,14 @@ def _said_by(row: Correction, failure: Failure, text: str) -> dict[str, str] | N
             return None
         said |= {name: value or "" for name, value in code.groupdict().items()}
     if "owner2" in said:
-        said["owner"] = said["owner"] or said["owner2"]
+        source, key = failure.frames[0].code, re.escape(said["name"])
+        asked = re.findall(rf"{_OWNER}\[['\"]{key}['\"]", source) or re.findall(_OWNER + r"\[", source)
+        said["owner"] = "` or `".join(dict.fromkeys(asked)) or said["owner2"]
     if "module" in said:
-        said["install"] = install_text(said["module"])
+        said |= {
+            "install": install_text(said["module"]),
+            "package": said.get("package") or distribution(said["module"]),
+        }
     return said
 
 
@@ -99,6 +117,14 @@ _LIBRARY = re.compile(r"(?:site|dist)-packages/|/python3\.\d{1,2}/|^<")
 _OPTION = re.compile(
     r"(?<![\w.(/'\"-])(?:--[a-z][\w-]{2,60}|(?:[a-z]\w{0,40}\.)*[a-z][a-z0-9]*(?:_[a-z0-9]+)+)(?![\w(/.])"
 )
+_ASSIGNED = re.compile(r"^[\w.\[\], ]{1,80}=(?!=)")
+_KEY = re.compile(r"\[['\"](\w{2,40})['\"]\]")
+_NO_NOUN = r"(?!(?:has|requires?|but|only|o[fnr]|at|into|than|got|is|are|and|be|to|in|line|column|the)\b)"
+_FIGURE = re.compile(
+    rf"\b(?:{_NO_NOUN}[a-zA-Z][a-zA-Z-]{{1,20}} ){{1,3}}\(?\d{{1,9}}(?:\.\d)?\b\)?(?![\w.])|"
+    rf"(?<![\w.])\d{{1,9}} {_NO_NOUN}[A-Za-z]{{2,20}}"
+)
+"""Words with the number that they are about: `world size 4`, `3 stages`."""
 _FILE = re.compile(r"(?<![\w./:'\"(])['\"(]?(?P<file>(?:/|\./|\w[\w.-]{0,60}/)[\w./-]{1,200}\w)")
 _QUOTED = re.compile(r"(?<!\w)(?:'[\w.-]{2,60}'|`[\w.-]{2,60}`)(?!\w)")
 _MOST_NAMES = 4
@@ -116,12 +142,20 @@ def _evidence(failure: Failure, text: str) -> dict[str, str]:
         frames = frames[1:]  # what it was called with counts
     own = next((frame for frame in frames if not _LIBRARY.search(frame.file)), None)
     code = frames[0].code if frames else ""
-    names = list(dict.fromkeys(name.rpartition("self.")[2] for name in _OPTION.findall(f"{text} {code}")))[:_MOST_NAMES]
+    used = _ASSIGNED.sub("", code)
+    names = [
+        name.rpartition("self.")[2] for name in _OPTION.findall(f"{failure.message} {used.replace('(', '( ')}")
+    ] + _KEY.findall(used)
+    names = names or _OPTION.findall(text)
+    figures = [] if names else list(dict.fromkeys(_FIGURE.findall(text)))
+    names = list(dict.fromkeys(names or (figures if len(figures) > 1 else ())))[:_MOST_NAMES]
     asker = next((frame for frame in frames if "importlib" not in frame.file), None)
     said = _NAME.sub("", failure.message)[:_LONGEST_SAID].strip()
     return {
-        "at": _place(frames[0]) if frames else "",
-        "call": _place(own, with_code=own is not frames[0]) if own else (_place(frames[0]) if frames else ""),
+        "at": _place(frames[0]) if frames else "the line that raised it",
+        "call": _place(own, with_code=own is not frames[0])
+        if own
+        else (_place(frames[0]) if frames else "the program"),
         "called": f"; called by {_place(own, with_code=True)}" if own and own is not frames[0] else "",
         "source": code,
         "line": ", ".join(filter(None, (code and f"`{code}`", _place(frames[0]) if frames else ""))),
@@ -135,6 +169,8 @@ def _evidence(failure: Failure, text: str) -> dict[str, str]:
     }
 
 
+_OWNER = r"(?<![\w.])([\w.]{1,80}(?:\(\))?)"
+_TRAINER = re.compile(r"transformers/trainer\.py$")
 _NAME = re.compile(r"^(?:[\w.]{1,80}\.)?\w{1,60}: ?")
 _LONGEST_SAID = 200
 
@@ -153,13 +189,19 @@ def _look(code: str, frames: tuple[Frame, ...]) -> str:
     if _OPTION_KEY.search(place):
         return "add that key to the configuration, or use the release that knows it; is it spelled as the others are?"
     if _DATA_KEY.search(place):
+        dropped = any(_TRAINER.search(frame.file) for frame in frames)
         return (
             "the data lack that column or field, or one of the samples does: add it, or name the column in the options"
+            + ("; transformers' Trainer drops what forward() does not name: remove_unused_columns=False" * dropped)
         )
-    return "is it spelled right, and set before?"
+    if frames and (package := package_of(frames[0].file)):
+        return f"that is {package}'s own code: is it the release that fits (pip show {package})?"
+    return "is it spelled right, set before, and long enough?"
 
 
 def _place(frame: Frame, with_code: bool = False) -> str:
+    if not frame.file:
+        return "the line that raised it"
     name = f" in {frame.name}" if frame.name and not frame.name.startswith("<") else ""
     code = f" (`{frame.code[:120]}`)" if with_code and frame.code else ""
     return f"{frame.path(3)}:{frame.line}{name}{code}"
@@ -169,12 +211,12 @@ _ASKS = re.compile(
     r"(?:^|(?<=[.!?;:,] ))(?P<said>(?:(?i:please|try|make sure|ensure|consider|set|use|install|pass|specify|"
     r"upgrade|downgrade|update|increase|reduce|decrease|remove|disable|enable|run|check|commit|add|change|did you|you "
     r"(?:should|must|need to|can|may|have to)|to (?:fix|avoid|disable|resolve|use|enable)|either)|Hint:) "
-    r"(?:[^.!?;]|[.!?](?=[\w)`])){8,220})"
+    r"(?:[^.!?;]|[.!?](?=[\w)`])|(?<=\be\.g)\.){8,220})"
 )
 """What an exception's own text asks for, as a sentence of it."""
 _NO_HELP = re.compile(
     r"(?i)report|issue|history|wandb|stack ?trace|traceback|above|see (?:the )?log|GLHF|debugging|CUDA_LAUNCH|"
-    r"error logs?\b"
+    r"error logs?\b|did you run some|documentation|more information|\bdocs?\b"
 )
 
 
@@ -182,6 +224,7 @@ def _asked(text: str) -> str:
     return next((said["said"].strip() for said in _ASKS.finditer(text) if not _NO_HELP.search(said["said"])), "")
 
 
+_OF_MACHINE = re.compile(r"CUDA error|cuda\w{0,20} failure|NCCL|cuDNN|CAS service|Client Error|Unable to create step")
 _RAISED = (
     "exception",
     "exception-class",

@@ -21,7 +21,8 @@ CONTAINERS: tuple[Signature, ...] = (
         r"^(?P<why3>could not open image .*|container creation failed.*|while (?:loading|making|extracting) .{1,200}: "
         r".*|Unable to (?:build|handle|pull) \S.*)|(?P<why4>Error response from daemon: .*)",
         "the container did not start: {why}{why2}{why3}{why4}",
-        "the lines below it say why: no image of this name, no login, no space, or a missing mount",
+        "the lines below it, and slurmd's log on the node, say why: no image of this name (a file's begins with / or "
+        "./), no login, no space, or a missing mount",
         _IMAGE,
         tokens=(ERROR, b"FATAL: "),
         role="general",

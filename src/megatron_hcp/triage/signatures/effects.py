@@ -34,10 +34,10 @@ EFFECTS: tuple[Signature, ...] = (
         "jax-peer",
         r"(?P<task>/job:[\w.-]{1,80}(?:/replica:\d{1,6})?/task:\d{1,6})? heartbeat timeout\. "
         r"This indicates that the remote task|JAX distributed service detected fatal errors|"
-        r"tried to connect with a different incarnation",
+        r"tried to connect with a different incarnation|Gloo context initialization failed: DEADLINE",
         "JAX's coordination service lost another task {task}",
         "read that task's own log before this time",
-        tokens=(b"JAX distributed service", b"heartbeat timeout. This", b"different incarnation"),
+        tokens=(b"JAX distributed service", b"heartbeat timeout. This", b"different incarnation", b"Gloo context init"),
     ),
     effect(
         "collective-timeout",
@@ -47,6 +47,16 @@ EFFECTS: tuple[Signature, ...] = (
         "compare the ranks that reported it with all ranks, and read the log of the missing one",
         _WHO_WAITED,
         tokens=(b"atchdog", b"last enqueued "),
+        rule="LOG003",
+        role="origin",
+    ),
+    effect(
+        "dump-signal",
+        r"[Rr]eceived a dump signal due to a (?P<what>[\w ]{1,60}?) from  ?rank (?P<who>\d{1,9})",
+        "rank {who} had the others write their dumps, after a {what}",
+        "read that rank's log: which rank did not come to its collective?",
+        _WHO_WAITED,
+        tokens=(b"dump signal due to",),
         rule="LOG003",
         role="origin",
     ),

@@ -25,7 +25,7 @@ ENVIRONMENT: tuple[Signature, ...] = (
         r"Invalid value for .*|Missing (?:option|argument) .*)$",
         "the program does not accept these options: {text}",
         "hcp check {launch}",
-        "which version is installed, and which version do the options belong to? PROGRAM --help lists them",
+        "PROGRAM --help lists the options of this release",
     ),
     fault(
         "bad-override",
@@ -61,8 +61,7 @@ ENVIRONMENT: tuple[Signature, ...] = (
         r"version `(?:GLIBC|GLIBCXX|CXXABI)_[\d.]+' not found|"
         r"^\w{1,40}Error: .{0,100}(?:detected CUDA version .{1,80} mismatches|numpy\.\w+ size changed)",
         "a package was built for another version of PyTorch, CUDA or the system's C library than the one on this node",
-        "reinstall the package for this PyTorch (pip install --no-build-isolation --no-binary NAME NAME), or "
-        "use the wheel that was built for this torch, CUDA and cxx11abi",
+        "build it again for this torch, CUDA and system, or use the wheel that was",
         _FACTS,
         tokens=(ERROR, b"undefined symbol: "),
     ),
@@ -169,7 +168,8 @@ ENVIRONMENT: tuple[Signature, ...] = (
         r"Could not find (?:nvcc|ninja|a CUDA)|nvcc (?:fatal|was not found)|CUDA_HOME environment variable is not set|"
         r"^\S{0,20}CalledProcessError: Command .{0,100}?\b(?:gcc|g\+\+|cc|c\+\+|clang|nvcc|ninja|cmake)\b",
         "a kernel could not be built on this node: a compiler, a header or a CUDA tool is missing {name}",
-        "use an image with the CUDA toolkit and Python's headers (python3-dev)",
+        "the first line above with error: or FAILED: says what the compiler lacks or refuses; use an image with "
+        "PyTorch's CUDA toolkit, a gcc that it takes, ninja and python3-dev, or build the extension before the job",
         tokens=(ERROR,),
     ),
     fault(

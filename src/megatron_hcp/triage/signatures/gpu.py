@@ -186,9 +186,10 @@ GPU: tuple[Signature, ...] = (
     ),
     fault(
         "kernel-compile",
-        r"BackendCompilerFailed|InductorError|PTXAS error|^\S{0,20}CalledProcessError: Command .{0,300}?/ptxas'|"
+        r"(?:torch\._dynamo\.exc\.)?BackendCompilerFailed(?:.{0,80} raised: (?P<text>.+))?|"
+        r"InductorError|PTXAS error|^\S{0,20}CalledProcessError: Command .{0,300}?/ptxas'|"
         r"Internal Triton PTX codegen error|triton\.compiler\.errors\.\w{1,40}Error|torch\._dynamo\.exc\.\w{1,40}",
-        "torch.compile or Triton could not compile a kernel",
+        "torch.compile or Triton could not compile a kernel: {text}",
         "does it pass once with TORCHDYNAMO_DISABLE=1? does the version of Triton match PyTorch's?",
         tokens=(ERROR, b"_dynamo.exc."),
     ),

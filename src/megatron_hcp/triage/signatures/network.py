@@ -157,8 +157,8 @@ NETWORK: tuple[Signature, ...] = (
     ),
     fault(
         "nccl-duplicate-gpu",
-        r"Duplicate GPU detected",
-        "two ranks use the same GPU",
+        r"Duplicate GPU detected(?: : (?P<who>rank \d{1,7} and rank \d{1,7}))?",
+        "two ranks use the same GPU ({who})",
         "does each rank call torch.cuda.set_device(LOCAL_RANK)? are there as many ranks on a node as GPUs?",
         tokens=(b"NCCL WARN", ERROR),
     ),

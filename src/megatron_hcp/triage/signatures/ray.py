@@ -173,6 +173,7 @@ RAY: tuple[Signature, ...] = (
 )
 
 _WORKERS = ("ray-worker-died", "ray-worker-exit", "ray-memory")
+_OF_NODE = re.compile(rb"Memory on the node \(IP: ([\d.]{7,15}),")
 _OF_WORKER = re.compile(r"^\W{0,8}(pid|ip): (\S{1,60})$", re.M)
 
 
@@ -184,4 +185,6 @@ def said_around(signature: str, hit: Hit, line: Line) -> dict[str, str]:
     if signature not in _WORKERS:
         return {}
     said = dict(_OF_WORKER.findall(hit.before()[-1000:]))
+    if below := _OF_NODE.search(hit.chunk, hit.at, hit.at + 2000):
+        said.setdefault("ip", below[1].decode())
     return {name: said[key] for name, key in (("host", "ip"), ("victim", "pid")) if key in said}
