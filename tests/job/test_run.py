@@ -131,7 +131,9 @@ def test_what_upstreams_own_code_refuses_is_not_trained(ended):
     _, verdict, out = ended(check=CHECK, dryrun=[f"--upstream={tree}"], words=[*LAUNCH, "--hidden-size", "100"])
     assert verdict["status"] == "stopped", out
     assert verdict["reason"].startswith("upstream's own code refuses the launch: "), verdict
-    assert ": rank 0 in arguments: megatron/" in verdict["reason"] and "AssertionError: assert " in verdict["reason"], verdict
+    assert ": rank 0 in arguments: megatron/" in verdict["reason"] and "AssertionError: assert " in verdict["reason"], (
+        verdict
+    )
     assert '"event": "dryrun"' in out and '"network": ' in out
     assert not any("Error: " in line for line in out.splitlines() if not line.startswith("hcp-job: ")), out
 
