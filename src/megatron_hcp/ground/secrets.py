@@ -20,7 +20,7 @@ _EXCEPTIONS = ("Error", "Exception", "Warning", "NotFound")
 """How names of exceptions end: `NoCredentialsError: Unable to locate credentials` has no credential."""
 _HARMLESS_NAMES = (
     "answer assistant audio baseline batch bos cache class cls column cp data dp eight end eod eos expected extra fim "
-    "fn first generated id image images index input json label mask max media messages metric min model mtp multi new "
+    "fn first full generated id image images index input json label mask max media messages metric min model mtp multi new "
     "next num of one output pad per prompt query reason response reward role row sample sep sequence skip sort "
     "special split start step stop task teacher text thinking tools total unk video vision word"
 )
