@@ -7,7 +7,7 @@ from textwrap import dedent
 
 import pytest
 
-from megatron_hcp.validators.reader.pieces import pieces_of
+from megatron_hcp.validators.reader.sources import pieces_of
 
 FILE = '''\
 """A file."""
