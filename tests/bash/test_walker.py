@@ -246,6 +246,7 @@ def test_what_arithmetic_that_is_not_known_changes_is_unknown_afterwards(script:
         ("mkdir -p $SCRATCH/out; SCRATCH=/tmp", "-d $SCRATCH/out", False),
         ("mkdir -p $SCRATCH/out; rm -r $SCRATCH/out", "-d $SCRATCH/out", False),
         ("mkdir -p $SCRATCH/out; source there.sh", "-d $SCRATCH/out", False),
+        ("source a.sh; mkdir -p $SCRATCH/out; source b.sh", "-d $SCRATCH/out", False),
         ("D=out; mkdir $D; cd out", "-d ../out", True),
         ("mkdir -p -- out", "! -d out", True),
         ("mkdir out; cd out", "-d out", False),
