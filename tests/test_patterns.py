@@ -28,6 +28,7 @@ FROM_TABLES = {
         " *_PLACES.values()]"
     ),
     ("launch/options.py", "shape[0]"): "[shape for shape, _ in _SHAPES.values()]",
+    ("dryrun/models.py", "family[0]"): "[family[0] for family in _FAMILIES]",
     (
         "judge/repair/renaming.py",
         r"re.sub('[-_]', '[-_]', re.escape(old).replace('\\-', '-'))",

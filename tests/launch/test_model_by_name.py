@@ -19,6 +19,7 @@ WITHOUT = (
     "deepseek-ai/DeepSeek-V2", "Qwen/Qwen3.5-0.8B", "Qwen/Qwen3.5-4B", "Qwen/Qwen3.5-9B", "stepfun-ai/Step-3.5-Flash",
     "LGAI-EXAONE/K-EXAONE-236B-A23B", "LGAI-EXAONE/K-EXAONE-2.0-750B-A37B", "OpenGVLab/InternVL3_5-30B-A3B",
     "OpenGVLab/InternVL3_5-GPT-OSS-20B-A4B-Preview", "nvidia/NVIDIA-Nemotron-Nano-12B-v2",
+    "nvidia/NVIDIA-Nemotron-Nano-12B-v2-VL-BF16",
 )  # fmt: skip
 """Models of which no source that we read has all sizes."""
 

@@ -48,7 +48,7 @@ _TOKENS = {
     "fm1": r"fm1[ar]_[\w+/=-]{60,}",  # Fly
     "ms-": r"ms-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}",  # ModelScope
     "ops_": r"ops_eyJ[\w+/=-]{60,}",  # 1Password
-    "pa-": r"pa-[\w-]{43}",  # Voyage
+    "pa-": r"pa-(?!pa-)[\w-]{43}",  # Voyage
     "pat": r"pat[0-9A-Za-z]{14}\.[0-9a-f]{64}",  # Airtable
     "pscale_pw_": r"pscale_pw_[\w=.-]{10,}",
     "s-s4t2": r"s-s4t2(?:ud|af)-[0-9a-f]{64}",

@@ -54,17 +54,23 @@ def refused_by(launch: Launch, judged: Sequence[Judgement]) -> list[Refused]:
 
 
 def to_say(launch: Launch, judged: Sequence[Judgement], fired: Iterable[Finding]) -> list[Refused]:
-    """The refusals that concern what the launch states, or a whole one lacks; not what the parser refuses first."""
-    unparsed = {
-        key for item in fired if item.rule.id.startswith("KEY") and item.severity == "error" for key in item.keys
-    }
+    """The refusals that concern what the launch states, or a whole one lacks; not what the parser refuses first, nor a
+    name that a release lacks where a rule says so."""
+    errors = [item for item in fired if item.severity == "error"]
+    unparsed = {key for item in errors if item.rule.id.startswith("KEY") for key in item.keys}
+    unnamed = unparsed.union(*(item.keys for item in errors if (item.effect, item.stage) == ("crash", "init")))
     whole = is_whole(launch)
     return [
         item
         for item in refused_by(launch, judged)
         if (whole or any(spot.is_written for spot in item.spots))
-        and not any(spot.key in unparsed for spot in item.spots)
+        and not any(spot.key in (unnamed if is_of_a_name(item.guard) else unparsed) for spot in item.spots)
     ]
+
+
+def is_of_a_name(guard: Guard) -> bool:
+    """Whether it refuses an argument that a class doesn't have."""
+    return "unexpected keyword argument" in guard.message
 
 
 def masked_in(judged: Iterable[Judgement]) -> frozenset[str]:

@@ -13,7 +13,8 @@ _TEXT = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"")
 _NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
 _WORD = re.compile(r"\w+")
 _TARGETS = re.compile(r"[A-Za-z_]\w*(, [A-Za-z_]\w*)*\Z")
-_SETS, _READS = re.compile(r" *do setenv\('(\w+)', "), re.compile(r"\benv\('(\w+)'")
+_SETS = re.compile(r" *do setenv\('(\w+)', ")
+_READS = re.compile(r"\benv\('(\w+)'")
 CHANGES = (".pop(", "setattr(", "setenv(", "copy_fields(", "instantiate(", "with_defaults(", "model_validate(")
 
 
