@@ -37,6 +37,7 @@ OTHERS = [
     "token",
     "a.key",
     "data.prompt_key",
+    "full_key",
     "data.image_key",
     "distillation.teacher_key",
     "--disable-vision-class-token",

@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 
+from megatron_hcp.launch.build import build_launch
+from megatron_hcp.launch.readers.target import read_target
 from megatron_hcp.validators.evaluate import Evaluation
 from megatron_hcp.validators.program import StartProgram, Unit
+from megatron_hcp.validators.start import judge_start
 from megatron_hcp.validators.values import NOT_READ, NotKnown, Symbol, Thing
 
 
@@ -147,3 +150,20 @@ def test_a_call_that_sets_the_environment_sets_it_each_time() -> None:
         return given[1]
 
     assert said(program, machine) == said(program, machine) == alone(units, machine)
+
+
+def test_the_bound_on_steps_counts_a_last_call_that_does_not_run_again() -> None:
+    program = program_of(
+        unit("start", "do size(5)"),
+        unit("size", "check tp < 9\tno\nreturn tp", ("tp",)),
+        unit("options", "--num-layers\t\tstore\tint\t\tNone\t\t", (), "options"),
+    )
+
+    def judged(layers: int, most_steps: int) -> bool:
+        words = ("--num-layers", str(layers))
+        launch = build_launch(read_target("", dialect="mlm", words=words))
+        return judge_start(launch, "main", program=program, most_steps=most_steps) is not None
+
+    steps = 3
+    assert judged(4, steps)
+    assert [judged(8, most) for most in (steps - 1, steps)] == [False, True]

@@ -167,7 +167,7 @@ _SYMBOL = r"(?<!\w)_Z\w{0,999}$"
 """What stands before a run in a C++ symbol."""
 _KEY_LINES = (64, 70)
 """A whole line of a private key's body as OpenSSL and OpenSSH write it, also after a log's own words."""
-_BESIDE = frozenset("_.=-")
+_BESIDE = frozenset("_.-")
 """Where one of these stands beside it, it is no whole line, or a path."""
 _LETTERS, _DIGITS, _SLASHES = 10, 3, 6
 """Of 64 random base64 characters, 26 are capitals, 26 small, 10 digits, 1 a slash; fewer than 1 in 1,000 such lines

@@ -20,9 +20,9 @@ _EXCEPTIONS = ("Error", "Exception", "Warning", "NotFound")
 """How names of exceptions end: `NoCredentialsError: Unable to locate credentials` has no credential."""
 _HARMLESS_NAMES = (
     "answer assistant audio baseline batch bos cache class cls column cp data dp eight end eod eos expected extra fim "
-    "fn first generated id image images index input json label mask max media messages metric min model mtp multi new "
-    "next num of one output pad per prompt query reason response reward role row sample sep sequence skip sort "
-    "special split start step stop task teacher text thinking tools total unk video vision word"
+    "fn first full generated id image images index input json label mask max media messages metric min model mtp "
+    "multi new next num of one output pad per prompt query reason response reward role row sample sep sequence skip "
+    "sort special split start step stop task teacher text thinking tools total unk video vision word"
 )
 _HARMLESS = frozenset(_HARMLESS_NAMES.upper().split())
 """Words before `key` or `token` in training settings: `data.prompt_key`, `--eos-token`."""

@@ -181,3 +181,9 @@ def test_a_refusal_that_reads_nothing_written_names_the_settings_that_lead_to_it
     assert "MFSDP V2 requires BF16 training" in found.problem.message
     assert {*found.keys} >= {"mixed_precision", "ddp.use_megatron_fsdp"}
     assert "model.tensor_model_parallel_size" not in found.keys
+
+
+def test_without_a_recipe_nothing_is_said_of_what_the_launch_does_not_write() -> None:
+    words = ("ddp.use_megatron_fsdp=true", "ddp.megatron_fsdp_version=2", "mixed_precision=fp16_mixed")
+    options = LoadOptions(words=words, dialect="bridge", assumes=("bridge=0.7.0", "world_size=8"))
+    assert not check_launch(load_launch("", options), rules_for, fixes=False).findings

@@ -10,7 +10,7 @@ from megatron_hcp.judge.report import Finding, StartVerdict
 from megatron_hcp.judge.start.context import Context, known_contexts
 from megatron_hcp.judge.start.judged import program_of
 from megatron_hcp.judge.start.keys import Spot, spot_of, written_value
-from megatron_hcp.judge.start.made_from import is_whole, options_behind
+from megatron_hcp.judge.start.made_from import is_whole, leading_to, options_behind
 from megatron_hcp.launch.dialects.frameworks import COMMAND_LINES
 from megatron_hcp.launch.fact import Launch, shown_value
 from megatron_hcp.rules.rule import Fix, Problem, Rule
@@ -164,8 +164,6 @@ def _refused(launch: Launch, judged: Judgement, refusal: Refusal, releases: tupl
         found.append(_refused_at(launch, program, refusal, releases, context))
         if any(spot.is_written for spot in found[-1].spots):
             return found[-1]
-    from megatron_hcp.judge.start.leading import leading_to  # few refusals read nothing that is written
-
     return found[0]._replace(spots=(*found[0].spots, *leading_to(launch, judged, refusal)))
 
 

@@ -11,11 +11,12 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from megatron_hcp.judge.start.context import above
-from megatron_hcp.judge.start.judged import beside_of
+from megatron_hcp.judge.start.judged import beside_of, judged_again
+from megatron_hcp.judge.start.keys import Spot, spot_of
 from megatron_hcp.launch.dialects.frameworks import COMMAND_LINES
 from megatron_hcp.launch.fact import Elsewhere, Launch
 from megatron_hcp.validators.given.options import option_of
-from megatron_hcp.validators.outcome import Refusal
+from megatron_hcp.validators.outcome import Judgement, Refusal
 from megatron_hcp.validators.program import StartProgram, Unit
 from megatron_hcp.validators.start import parser_in
 from megatron_hcp.validators.trees import names_in, tree_of
@@ -34,6 +35,7 @@ _REQUIRED = (
 """What validate_args asks of every launch; of each, one option."""
 _MOST_REQUIRED = len(_REQUIRED) - 1
 _MOST_CALLS = 4
+_MOST_LEFT_OUT, _MOST_STEPS = 24, 40_000
 _WORDS = ("check", "del", "do", "for", "forget", "if", "return", "stop")
 """How statements begin that are no assignment."""
 _OF_SWIFT = (("model", "mcore_model"), ("dataset", "cached_dataset"))
@@ -196,3 +198,20 @@ def _started(program: StartProgram) -> Iterator[Unit]:
     start = program.find(program.start)
     calls = dict.fromkeys(name for line in (start.lines if start else ()) for name in _CALLED.findall(line))
     yield from (unit for unit in map(program.find, calls) if unit is not None and unit.kind == "def")
+
+
+def leading_to(launch: Launch, judged: Judgement, refusal: Refusal) -> Iterator[Spot]:
+    """The settings without each of which a guard does not refuse that reads none that is written.
+
+    `mixed_precision=fp16_mixed` sets fields that guards read under their own names. Only what a recipe decides is
+    unknown: elsewhere upstream's defaults may refuse what is no whole launch.
+    """
+    if launch.dialect != "bridge" or launch.reading.recipe is None:
+        return
+    reading = launch.reading
+    own = [one for one in reading.settings if one.sign is not None or one.location is not None]  # no recipe's
+    for left_out in own[:_MOST_LEFT_OUT]:
+        rest = tuple(one for one in reading.settings if one is not left_out)
+        again = judged_again(launch._replace(reading=reading._replace(settings=rest)), judged, _MOST_STEPS)
+        if again is not None and all(one.guard != refusal.guard for one in again.refusals):
+            yield spot_of(launch, left_out.key)

@@ -1,15 +1,17 @@
-"""What names mean in upstream's sources: files are parsed, never imported."""
+"""What names mean in upstream's sources: what is asked for is parsed, and nothing imported."""
 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable
 from functools import cache
 from typing import NamedTuple
 
-from megatron_hcp.validators.reader.pieces import pieces_of
-
 _DEEPEST = 8
+_DEFINES = re.compile(r"(?:async )?(?:def|class) (\w+)")
+_GOES_ON = (" ", "\t", "\n", "\r", "#", ")", "]", "}")
+"""How a line begins that belongs to the statement above it."""
 Definition = ast.FunctionDef | ast.ClassDef | ast.expr
 Imports = dict[str, ast.Import | ast.ImportFrom]
 """By the names that they bind, the imports of a function: the files are read only for those that are asked for."""
@@ -139,6 +141,33 @@ class Sources:
         if file is None:
             return None
         return all(alias.name in self._top(file) for alias in lines[0].names)
+
+
+def pieces_of(text: str) -> tuple[str, dict[str, str]] | None:
+    """(all but the definitions at the top of a file, the text of each definition with its decorators, by its name).
+
+    None where a text over several lines may be cut: then the file is parsed whole.
+    """
+    rest: list[str] = []
+    found: dict[str, str] = {}
+    piece: list[str] = []
+    name = ""
+    for line in [*text.splitlines(keepends=True), "end"]:
+        if line.startswith(_GOES_ON) or (piece and not name and piece[0][0] == "@"):
+            piece.append(line)
+            if not name and (defined := _DEFINES.match(line)):
+                name = defined[1]
+            continue
+        whole = "".join(piece)
+        if whole.count('"""') % 2 or whole.count("'''") % 2:
+            return None
+        if name:
+            found[name] = whole
+        else:
+            rest.append(whole)
+        defined = _DEFINES.match(line)
+        piece, name = [line], defined[1] if defined else ""
+    return "".join(rest), found
 
 
 def _parsed(text: str) -> ast.Module | None:

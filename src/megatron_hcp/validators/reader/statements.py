@@ -7,16 +7,16 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 
 from megatron_hcp.validators.program import UNREAD_BASE, Unit
-from megatron_hcp.validators.reader.changes import (
+from megatron_hcp.validators.reader.expressions import Scope, Translator, words_of
+from megatron_hcp.validators.reader.lines import (
     CHANGES,
+    GuardText,
     changed,
     fault_check,
     set_variable,
     variable_in,
     variable_of_call,
 )
-from megatron_hcp.validators.reader.expressions import Scope, Translator, words_of
-from megatron_hcp.validators.reader.messages import GuardText
 from megatron_hcp.validators.reader.sources import Defined, Imports, Sources, default_of, fields_in
 from megatron_hcp.validators.reader.syntax import (
     copied_fields,

@@ -7,7 +7,7 @@ from textwrap import dedent
 
 import pytest
 
-from megatron_hcp.validators.reader.pieces import pieces_of
+from megatron_hcp.validators.reader.sources import Sources, pieces_of
 
 FILE = '''\
 """A file."""
@@ -57,3 +57,9 @@ def test_a_text_whose_lines_begin_at_the_margin_is_not_cut(quotes: str) -> None:
         {quotes}
     """
     assert pieces_of(dedent(text)) is None
+
+
+@pytest.mark.parametrize(("before", "is_known"), [("", True), ("import one\n", True), ("one = 1\n", False)])
+def test_what_a_name_means_that_is_bound_twice_is_not_known(before: str, is_known: bool) -> None:
+    found = Sources({"a.py": f"{before}def one(): pass\n"}.get).find("a.py", "one")
+    assert (found is not None and isinstance(found.node, ast.FunctionDef)) == is_known
