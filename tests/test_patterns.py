@@ -47,7 +47,6 @@ FROM_TABLES = {
     ("triage/inputs/lead.py", "b'(?m)^' + _pattern_of(lead)"): "[b'(?m)^' + _pattern_of(b'node-3 trainer [17] ')]",
     ("triage/line.py", "text"): "[prefix.pattern for prefix in _PREFIXES]",
     ("triage/signatures/table.py", "row.pattern"): "[row.pattern for row in SIGNATURES]",
-    ("triage/remedy/components.py", "said['frame']"): "[said['frame'] for said in records('components.txt')]",
     ("triage/remedy/correction.py", "names + said.get('text', '')"): "[row.shape.pattern for row in corrections()]",
     ("triage/remedy/correction.py", "code"): "[row.code.pattern for row in corrections() if row.code]",
     ("triage/remedy/correction.py", "where"): "[row.where.pattern for row in corrections() if row.where]",

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +18,19 @@ CHECK = ["--dialect=mlm", "--assume=nodes=1", "--assume=gpus_per_node=1", "--ass
 SPEC = {"schema": "hcp.job/1", "start": "srun", "nodes": 1, "gpus_per_node": 1}
 TRAINS = "print(' iteration        3/       3 |')"
 TASK = {"SLURM_PROCID": "0", "SLURM_NTASKS": "1", "SLURM_GTIDS": "0", "SLURM_JOB_ID": "7", "SLURMD_NODENAME": "n1"}
+
+
+def running(folder):
+    """The processes of upstream's code whose temporary folder is below that one."""
+    found = []
+    for entry in os.listdir("/proc"):
+        try:
+            words, cwd = Path("/proc", entry, "cmdline").read_bytes(), os.readlink(f"/proc/{entry}/cwd")
+        except OSError:
+            continue
+        if b"megatron_hcp.pretend" in words and cwd.startswith(folder):
+            found.append(entry)
+    return found
 
 
 @pytest.fixture
@@ -117,7 +131,29 @@ def test_what_upstreams_own_code_refuses_is_not_trained(ended):
     _, verdict, out = ended(check=CHECK, dryrun=[f"--upstream={tree}"], words=[*LAUNCH, "--hidden-size", "100"])
     assert verdict["status"] == "stopped", out
     assert verdict["reason"].startswith("upstream's own code refuses the launch: "), verdict
-    assert "refused in " in verdict["reason"] and ".py:" in verdict["reason"]
+    assert ": rank 0 in arguments: megatron/" in verdict["reason"] and "AssertionError: assert " in verdict["reason"], (
+        verdict
+    )
+    assert '"event": "dryrun"' in out and '"network": ' in out
+    assert not any("Error: " in line for line in out.splitlines() if not line.startswith("hcp-job: ")), out
+
+
+@pytest.mark.slow
+@pytest.mark.torch
+@pytest.mark.upstream
+def test_upstreams_code_ends_with_a_job_that_is_asked_to_end(job, tmp_path):
+    tree = UPSTREAM / "megatron-core-0.17.1"
+    mark = str(tmp_path)
+    process = job(check=CHECK, dryrun=[f"--upstream={tree}"], task={**TASK, "TMPDIR": mark})
+    ends = time.monotonic() + HANG_S
+    while not (found := running(mark)) and process.poll() is None and time.monotonic() < ends:
+        time.sleep(0.1)
+    assert found
+    process.send_signal(signal.SIGTERM)
+    out, _ = process.communicate(timeout=HANG_S)
+    assert json.loads((tmp_path / "verdict-r0.json").read_text())["status"] == "terminated"
+    assert '"event": "dryrun"' not in out, "it was not waited for"
+    assert not running(mark) and not list(tmp_path.glob("hcp-dryrun-*"))
 
 
 @pytest.mark.slow

@@ -82,15 +82,18 @@ a_sft_config = a_pretrain_config
     ({}, "a_vl_pretrain_config", ""),
     (THEIRS, "a_pretrain_config", "theirs ['--recipe', 'a_pretrain_config', 'x=1'] True"),
     (THEIRS, "a_sft_config", "theirs ['--recipe', 'a_sft_config', 'x=1', 'checkpoint.pretrained_checkpoint=/"),
+    ({"ROOT": "wheel/"} | THEIRS, "a_pretrain_config", "ours {'seq_length': 4096}"),
 ])  # fmt: skip
 def test_bridges_own_program_makes_a_recipe_ready_where_the_tree_has_it(
     tmp_path: Path, files: dict[str, str], name: str, wanted: str
 ) -> None:
-    for path, text in (PACKAGES | {"src/megatron/bridge/recipes.py": RECIPE} | files).items():
+    root = files.get("ROOT", "src/")
+    for name_of, text in (PACKAGES | {"src/megatron/bridge/recipes.py": RECIPE} | files).items():
+        path = name_of.replace("src/", root)
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(text, encoding="utf-8")
     command = [sys.executable, "-B", "-m", "megatron_hcp.pretend.bridge_program", name, "x=1"]
-    path = os.pathsep.join((str(tmp_path / "src"), *sys.path))
+    path = os.pathsep.join((str(tmp_path / root), *sys.path))
     done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path})
     assert done.stdout.startswith(wanted), done.stdout + done.stderr
     assert wanted or "NotImplementedError: the step of this model" in done.stderr

@@ -208,6 +208,11 @@ def test_an_unknown_check_is_refused():
         ({}, [UpstreamTree("megatron-lm", "/shared/mlm", None)], None),
         ({"preflight": "dryrun"}, [], ["--upstream=installed"]),
         ({"preflight": "dryrun"}, [UpstreamTree("megatron-lm", "/a", None)], ["--upstream=megatron-lm=/a"]),
+        (
+            {"preflight": "dryrun"},
+            [UpstreamTree("megatron-lm", "a", None)],
+            [f"--upstream=megatron-lm={os.getcwd()}/a"],
+        ),
     ],
 )
 def test_upstreams_code_runs_before_training_only_where_the_job_was_asked_for_it(asked, trees, wanted):

@@ -32,6 +32,7 @@ def run_child(
     timeout_s: float,
     folder: str | None = None,
     is_stopped: Callable[[], bool] = lambda: False,
+    grace_s: float = 0.0,
 ) -> Child:
     """Runs a program in a session of its own; what it still runs at its end, or at a limit's, is killed.
 
@@ -40,7 +41,8 @@ def run_child(
         input: what it reads on standard input.
         timeout_s: seconds that it may take.
         folder: its working folder.
-        is_stopped: asked ten times a second; once it says so, the program is ended.
+        is_stopped: asked ten times a second; once it says so, or raises, the program is ended.
+        grace_s: seconds that a program which is ended has first, to end what it started in other sessions.
 
     Raises:
         OSError: the program cannot be started, or there is no room for temporary files.
@@ -64,6 +66,10 @@ def run_child(
                 elif status is None:
                     why = "stopped" if is_stopped() else "time" if time.monotonic() > ends else ""
         finally:
+            if status is None and grace_s:
+                process.terminate()
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(grace_s)
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)
             with suppress(subprocess.TimeoutExpired):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from megatron_hcp.ground.child import Child, run_child
@@ -26,15 +26,22 @@ def own_command(*words: str) -> list[str]:
     return [sys.executable, "-c", ENTRY, *words]
 
 
-def run_hcp(words: Sequence[str], timeout_s: float) -> Child:
-    """Runs `hcp WORDS` in the folder from which the job was submitted.
+_GRACE_S = 5.0
+
+
+def run_hcp(words: Sequence[str], timeout_s: float, still: Callable[[], None] = lambda: None) -> Child:
+    """Runs `hcp WORDS` in the folder from which the job was submitted, while `still` raises nothing.
 
     Raises:
         OSError: it cannot be started.
     """
     folder = os.environ.get("SLURM_SUBMIT_DIR")
     return run_child(
-        own_command(*words), timeout_s=timeout_s, folder=folder if folder and os.path.isdir(folder) else None
+        own_command(*words),
+        timeout_s=timeout_s,
+        folder=folder if folder and os.path.isdir(folder) else None,
+        is_stopped=lambda: bool(still()),  # type: ignore[func-returns-value]
+        grace_s=_GRACE_S,
     )
 
 

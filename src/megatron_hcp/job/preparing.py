@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,6 @@ from megatron_hcp.job.task import JobTask
 _CHECK_S = 300.0
 _FACTS_S = 120.0
 _DRYRUN_S = 600.0
-_REFUSED = ": refused in "
 REPORT_S = 900.0
 """Seconds in which every node must report: an image may have to be fetched first."""
 
@@ -68,7 +67,7 @@ class Preparing:
             return
         report = self.folder.run / "check.json"
         words = ["check", "-o", f"json={report}", "--format", "text", *self._launch_words(self.spec.check, facts)]
-        done = run_hcp(words, _CHECK_S)
+        done = run_hcp(words, _CHECK_S, self.still)
         complain(done.stderr)
         said = done.stderr.strip().splitlines() or ["it said nothing"]
         if done.status == 4:
@@ -95,17 +94,22 @@ class Preparing:
         """Runs `hcp dryrun` on the launch, if the job is told to; only upstream's own refusal ends the job."""
         if self.spec.check is None or self.spec.dryrun is None:
             return
-        done = run_hcp(["dryrun", *self.spec.dryrun, *self._launch_words(self.spec.check, facts)], _DRYRUN_S)
+        words = ["dryrun", "--format=json", *self.spec.dryrun, *self._launch_words(self.spec.check, facts)]
+        done = run_hcp(words, _DRYRUN_S, self.still)
         complain(done.stderr)
-        print(done.stdout, end="", flush=True)
-        if done.status == 1:
-            lines = done.stdout.splitlines()
-            why = next((" ".join(lines[at : at + 2]) for at, line in enumerate(lines) if _REFUSED in line), "")
+        try:
+            report = json.loads(done.stdout)
+            shown = {key: report[key] for key in ("verdict", "until", "limits")}
+            why = _first_rank(report)
+        except (ValueError, KeyError, TypeError):
+            why = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
+            shown = {"verdict": "undecided"}
+        self.events.say("dryrun", phase=self.phase, **shown)
+        if shown["verdict"] == "refused":
             raise StoppedError(f"upstream's own code refuses the launch: {why}")
-        if done.status != 0:
-            said = [*done.stdout.splitlines(), *done.stderr.splitlines(), "it said nothing"]
-            reason = f"hcp dryrun decides nothing: {f'no end within {_DRYRUN_S:.0f} s' if done.why else said[-1]}"
-            self.events.say("warning", phase=self.phase, reason=reason)
+        if shown["verdict"] != "done":
+            why = f"no end within {_DRYRUN_S:.0f} s" if done.why else why
+            self.events.say("warning", phase=self.phase, reason=one_line(f"hcp dryrun decides nothing: {why}"))
 
     def compare_nodes(self, names: Sequence[str]) -> None:
         """Waits for every node's report; they must agree, and have what the job needs."""
@@ -174,3 +178,12 @@ class Preparing:
             raise StoppedError(f"the ranks are not placed as planned: {error}") from None
         finally:
             (self.folder.run / "ranks.log").write_text("".join(f"{line}\n" for line in said), encoding="utf-8")
+
+
+def _first_rank(report: Mapping[str, Any]) -> str:
+    """How the first rank of a dry run's verdict ended, by its report."""
+    rank = next(rank for rank in report["ranks"] if rank["verdict"] == report["verdict"])
+    error = rank["error"]
+    said = error and {**error, "message": error["message"] or error["code"]}
+    place = "{file}:{line} {function}: {type}: {message}".format(**said) if said else ""
+    return ": ".join(filter(None, (f"rank {rank['rank']} in {rank['stage']}", rank["missing"], place)))

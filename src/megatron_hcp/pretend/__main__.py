@@ -10,7 +10,7 @@ import sys
 import warnings
 from typing import IO, Any
 
-from megatron_hcp.pretend.limits import limit
+from megatron_hcp.pretend.stages import limit
 
 
 def main() -> None:

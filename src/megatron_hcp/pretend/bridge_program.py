@@ -18,7 +18,8 @@ from megatron.bridge.training.utils.omegaconf_utils import process_config_with_o
 
 from megatron_hcp.pretend.record import RECORD
 
-SCRIPTS = Path(megatron.bridge.__file__).resolve().parents[3] / "scripts/training"
+ROOT = Path(megatron.bridge.__file__).resolve().parents[2]
+SCRIPTS = ROOT.parent / "scripts/training"
 OF_ANOTHER_STEP = ("_vl_", "_45v_", "omni_", "audio_", "flux_", "wan_", "step37_", "ministral3_")
 
 
@@ -50,7 +51,7 @@ if __name__ == "__main__":
         folder = tempfile.mkdtemp()
         Path(folder, "latest_train_state.pt").touch()  # with which fine-tuning begins; nothing of it is loaded
         words.append(f"checkpoint.pretrained_checkpoint={folder}")
-    if (SCRIPTS / "recipe_runner.py").is_file():
+    if ROOT.name == "src" and (SCRIPTS / "recipe_runner.py").is_file():  # beside a wheel lies what nobody named
         run_their_program("--recipe", *words)
     else:
         run(*words)

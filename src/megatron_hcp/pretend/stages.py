@@ -1,10 +1,12 @@
-"""How far a run came: where in upstream's program each stage begins, and where the dry run ends."""
+"""How far a run came: where in upstream's program each stage begins, where the dry run ends, and its limits."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
 import importlib
+import resource
+import signal
 from collections.abc import Callable
 from typing import Any, NoReturn
 
@@ -95,3 +97,10 @@ def and_no_further(real: Any, what: str) -> Any:
 def ends(*_: Any, **__: Any) -> None:
     """In place of what comes after the backward pass."""
     raise Reached
+
+
+def limit(seconds: int, memory: int) -> None:
+    """From here on, this process has so many bytes of memory, and ends after so many seconds."""
+    resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.alarm(seconds)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -28,7 +29,7 @@ def check_arguments(
 
 def dryrun_arguments(launch: Launch) -> list[str]:
     """Which upstream code `hcp dryrun` executes: the trees that the launch was read with, or the installed."""
-    named = [f"--upstream={tree.repo}={tree.path}" for tree in launch.reading.upstream]
+    named = [f"--upstream={tree.repo}={os.path.abspath(tree.path)}" for tree in launch.reading.upstream]
     return named or ["--upstream=installed"]
 
 

@@ -224,6 +224,7 @@ def test_the_part_of_the_software_follows_from_the_nearest_frame_that_tells():
     found = component_of(("torch/nn/modules/module.py, in _call_impl", "megatron/core/datasets/gpt.py, in get"))
     assert found and found[0] == "the data"
     assert component_of(("torch/nn/modules/module.py, in _call_impl", "x.py, in f")) is None
+    assert component_of(("megatron/training/training.py, in build_train_valid_test_data_loaders",)) is None
 
 
 def test_each_row_says_what_to_do_or_why_and_names_only_what_it_can_know():

@@ -33,13 +33,6 @@ _SAVE = ("/srv/u/run/train.py", 12, "save", "torch.save(state, path)")
             "ImportError: /e/site-packages/torch/lib/libtorch_cuda.so: undefined symbol: ncclCommWindowRegister",
             ["ncclCommWindowRegister", "LD_LIBRARY_PATH"],
         ),
-        (
-            OWN,
-            "AssertionError: DistributedDataParallel device_ids and output_device arguments only work with "
-            "single-device CUDA modules, but got device_ids [1], output_device 1, "
-            "and module parameters {device(type='cpu')}.",
-            ["device(type='cpu')", "device_map"],
-        ),
         (OWN, "RuntimeError: world size 4 cannot be split into pipelines of 3 stages", ["`world size 4`, `3 stages`"]),
         (("t.py", 3, "f", "n[k] -= ref[k]"), "KeyError: 'math'", ["`n` or `ref`"]),
         (("t.py", 3, "f", "x = batch[names['ids']]"), "KeyError: 'ids'", ["`names`"]),
@@ -47,11 +40,6 @@ _SAVE = ("/srv/u/run/train.py", 12, "save", "torch.save(state, path)")
             ("t.py", 3, "f", "F.pad(x)"),
             "AttributeError: 'builtin_function_or_method' object has no attribute 'pad'",
             ["bound"],
-        ),
-        (
-            OWN,
-            "UnicodeEncodeError: 'gbk' codec can't encode character '\\ufffd' in position 5: no",
-            ["gbk", "PYTHONUTF8"],
         ),
         (("t.py", 3, "f", "x = d.shape"), "AttributeError: 'dict' object has no attribute 'shape'", ["a plain dict"]),
         (
@@ -71,11 +59,6 @@ _SAVE = ("/srv/u/run/train.py", 12, "save", "torch.save(state, path)")
         ),
         (OWN, "t.py: error: argument --fp8: ignored explicit argument 'true'", ["correct --fp8", "a value at all"]),
         (OWN, "t.py: error: unrecognized arguments: --nope 1", ["remove or rename --nope 1"]),
-        (
-            ("/e/site-packages/torch/utils/data/dataloader.py", 3, "_process_data", "data.reraise()"),
-            "soundfile.LibsndfileError: bad",
-            ["a data loader's worker", "num_workers=0"],
-        ),
         (("t.py", 3, "f", "assert len(records) > 0"), "AssertionError", ["`records` is empty at t.py:3"]),
         (("t.py", 3, "f", "assert len(a) == len(b)"), "AssertionError", ["look at `assert len(a) == len(b)`"]),
         (OWN, "ValueError: config is bad. Unknown process type: diffusion", ["knows no process type diffusion"]),
@@ -107,11 +90,6 @@ _SAVE = ("/srv/u/run/train.py", 12, "save", "torch.save(state, path)")
             OWN,
             "slurmstepd: error: pyxis:     mkdir: cannot create directory '/run/enroot': Permission denied",
             ["/run/enroot (Permission denied)", "ENROOT_RUNTIME_PATH"],
-        ),
-        (
-            OWN,
-            "slurmstepd: error: pyxis:     enroot-switchroot: failed to execute: /bin/bash: No such file or directory",
-            ["/bin/bash is not in the image"],
         ),
     ],
 )

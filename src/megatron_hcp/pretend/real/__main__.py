@@ -15,7 +15,7 @@ import tempfile
 import warnings
 from typing import Any
 
-from megatron_hcp.pretend.limits import limit
+from megatron_hcp.pretend.stages import limit
 
 _LOOPBACK = b"lo"
 _GET_FLAGS, _SET_FLAGS, _UP = 0x8913, 0x8914, 1

@@ -61,7 +61,7 @@ ENVIRONMENT: tuple[Signature, ...] = (
         r"version `(?:GLIBC|GLIBCXX|CXXABI)_[\d.]+' not found|"
         r"^\w{1,40}Error: .{0,100}(?:detected CUDA version .{1,80} mismatches|numpy\.\w+ size changed)",
         "a package was built for another version of PyTorch, CUDA or the system's C library than the one on this node",
-        "build it again for this torch, CUDA and system, or use the wheel that was",
+        "build that package again for this torch, CUDA and system, or take a wheel that is built for them",
         _FACTS,
         tokens=(ERROR, b"undefined symbol: "),
     ),
