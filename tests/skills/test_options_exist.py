@@ -19,7 +19,8 @@ OTHERS = frozenset(
     " kill-on-bad-exit no-container-mount-home nodelist ntasks-per-node output overlap partition pty segment"
     " test-only wait"
     # torchrun, ft_launcher
-    " ft-enable-dist-storage-healthcheck ft-enable-nic-healthcheck ft-rank_out_of_section_timeout"
+    " ft-attribution-stop-action ft-checkpoint-iteration-file ft-enable-dist-storage-healthcheck"
+    " ft-enable-nic-healthcheck ft-max-no-progress-cycles ft-no-restart-exit-code ft-rank_out_of_section_timeout"
     " ft-rank_section_timeouts master-addr master-port max-restarts nnodes node-rank nproc-per-node rdzv-backend"
     " rdzv-endpoint"
     # git, uv, ray, Bridge's converters
