@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from megatron_hcp.pretend.record import RECORD
 from megatron_hcp.pretend.stand_ins.frameworks.bridge import _or_text
 from support.rows import rows
 
@@ -40,15 +41,20 @@ def refuses(*_: Any) -> Any:
     raise ValueError("no tokenizer")
 
 
-@rows("real, first, wanted", [(lambda *_: (ones(), None, None), [1], 8), (refuses, [], 8)])
+@rows(
+    "real, first, wanted, ended",
+    [(lambda *_: (ones(), None, None), [1], 8, "OSError"), (refuses, [], 8, "ValueError")],
+)
 def test_batches_are_upstreams_until_it_cannot_make_one(
-    monkeypatch: pytest.MonkeyPatch, real: Any, first: list[int], wanted: int
+    monkeypatch: pytest.MonkeyPatch, real: Any, first: list[int], wanted: int, ended: str
 ) -> None:
     monkeypatch.setitem(sys.modules, "megatron.core.rerun_state_machine", SimpleNamespace(RerunDataIterator=Rerun))
+    monkeypatch.setattr(RECORD, "stand_ins", {})
     train, valid, test = _or_text(real)(CONFIG, SimpleNamespace())
     given = [next(train) for _ in range(len(first) + 1)]
     assert given[:-1] == first and valid is None and test is None
     assert given[-1]["tokens"].shape == (2, wanted) and given[-1]["loss_mask"].sum() == 2 * wanted
+    assert f"bridge.batches (its own data: {ended})" in RECORD.stand_ins
 
 
 def test_a_stage_without_data_gets_none(monkeypatch: pytest.MonkeyPatch) -> None:

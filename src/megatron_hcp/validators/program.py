@@ -21,11 +21,13 @@ A class has `TARGET = EXPRESSION` for each field with its default. Expressions: 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import cache, lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 from megatron_hcp.ground.record import NamedTuple
+
+T = TypeVar("T")
 
 _FIELD = re.compile(r"\b(?:args|self)\.(\w+)")
 
@@ -63,13 +65,21 @@ class StartProgram(NamedTuple):
     unreadable: int
 
     @property
-    def kept(self) -> dict[str, dict[str, Any]]:
+    def kept(self) -> dict[str, dict[Any, Any]]:
         """What evaluations of the program work out once: units, defaults."""
         return _kept(self.find)
 
+    def known(self, table: str, key: Hashable, make: Callable[[], T]) -> T:
+        """What `make` gives for a key of a table of `kept`, made once: each trial of a fix asks again."""
+        kept = self.kept.setdefault(table, {})
+        if key not in kept:
+            kept[key] = make()
+        found: T = kept[key]
+        return found
+
 
 @lru_cache(maxsize=64)
-def _kept(find: Callable[[str], Unit | None]) -> dict[str, dict[str, Any]]:
+def _kept(find: Callable[[str], Unit | None]) -> dict[str, dict[Any, Any]]:
     return {}
 
 

@@ -20,7 +20,7 @@ def test_infos_are_counted_and_told_once_the_launch_passes(hcp: Hcp) -> None:
     assert "info PAR001" in hcp("check", "--", *SHORT).stdout
     failing = hcp("check", "--", *SHORT, "--pipeline-model-parallel-size", "3")
     assert failing.returncode == 1
-    assert "info PAR001" not in failing.stdout and " told once it passes;" in failing.stdout
+    assert "info PAR001" not in failing.stdout and " shown once it passes;" in failing.stdout
 
 
 def test_the_two_nearest_changes_that_satisfy_a_guard_are_shown_and_all_are_in_the_json(hcp: Hcp) -> None:

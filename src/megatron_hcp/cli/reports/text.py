@@ -35,6 +35,7 @@ SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
 _MANY_NEEDS = 4
 """Facts whose rules stand in the line that says what to add; the rules of more take a line of their own."""
 _MOST_OF_A_GUARD = 2
+"""Fixes of a guard of upstream's that are shown."""
 _MOST_BY_RELEASE = 2
 """Findings that wait for a release and are shown one by one; more take one line together."""
 
@@ -69,7 +70,7 @@ def report_lines(
     told = [finding for finding in report.findings if finding not in folded and not _waits(report, finding)]
     lines += [line for finding in once(told) for line in shown(report, _with_few_fixes(finding))]
     lines += _release_lines(report, folded)
-    if not report.failed():  # else told once it passes: the verdict counts them, JSON and `hcp show` list them
+    if not report.failed():  # else shown once it passes: the verdict counts them, JSON and `hcp show` list them
         lines += _presumed_lines(report)
         lines += _not_checked_lines(report)
     lines += _undecided_lines(report, _not_in_the_verdict(report, strict))
@@ -83,7 +84,7 @@ def report_lines(
 
 
 def _waits(report: Report, finding: Finding) -> bool:
-    """Whether a finding is told once the launch passes: nobody acts on it before."""
+    """Whether a finding is shown once the launch passes: nobody acts on it before."""
     return finding.severity == "info" and report.failed()
 
 
@@ -269,7 +270,7 @@ def verdict_line(report: Report, strict: bool = False) -> tuple[str | Part, ...]
         more = " (--strict)"
     counts = ", ".join(numbered(count, severity) for severity, count in found.items())
     if found.get("info") and report.failed():
-        counts += " told once it passes"
+        counts += " shown once it passes"
     ages = [age.as_of for age in ages_of(report.launch)[:1]] if report.failed() else []
     parts = [f"{counts}{accepted}".removeprefix(", "), f"{_applied(report)} applied, {left} not checked", *ages]
     return (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from megatron_hcp.ground.record import NamedTuple
 from megatron_hcp.validators.outcome import Guard
@@ -36,10 +35,7 @@ def context_of(program: StartProgram, guard: Guard) -> Context:
 
 def known_contexts(program: StartProgram, guard: Guard) -> tuple[Context, ...]:
     """`contexts_of`, looked for once in a program: a guard that no fix clears speaks in each trial."""
-    known: dict[Any, tuple[Context, ...]] = program.kept.setdefault("contexts", {})
-    if guard not in known:
-        known[guard] = tuple(contexts_of(program, guard))
-    return known[guard]
+    return program.known("contexts", guard, lambda: tuple(contexts_of(program, guard)))
 
 
 def contexts_of(program: StartProgram, guard: Guard) -> Iterator[Context]:

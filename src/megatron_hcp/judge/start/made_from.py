@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 from megatron_hcp.judge.start.context import above
 from megatron_hcp.judge.start.judged import beside_of, judged_again
@@ -92,10 +91,7 @@ def _written(launch: Launch, program: StartProgram) -> dict[str, str]:
 
 def _known_sources(program: StartProgram, function: str, name: str) -> tuple[str, ...]:
     """`sources_of`, looked for once in a program: each fix that is tried asks for the same ones again."""
-    known: dict[Any, tuple[str, ...]] = program.kept.setdefault("sources", {})
-    if (function, name) not in known:
-        known[function, name] = tuple(sources_of(program, function, name))
-    return known[function, name]
+    return program.known("sources", (function, name), lambda: tuple(sources_of(program, function, name)))
 
 
 def sources_of(program: StartProgram, function: str, name: str) -> Iterator[str]:
@@ -176,10 +172,7 @@ def _arguments(text: str) -> Iterator[str]:
 
 def _reached(program: StartProgram) -> list[Unit]:
     """The functions that the start-up comes to."""
-    known: dict[str, list[Unit]] = program.kept.setdefault("reached", {})
-    if "" not in known:
-        known[""] = [*_looked_through(program)]
-    return known[""]
+    return program.known("reached", program.start, lambda: [*_looked_through(program)])
 
 
 def _looked_through(program: StartProgram) -> Iterator[Unit]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import importlib
 import sys
-from contextlib import suppress
 from typing import Any
 
 import torch
@@ -108,8 +107,12 @@ class Batches:
         return self
 
     def __next__(self) -> Any:
-        with suppress(Exception):
+        try:
             return next(self.theirs)
+        except StopIteration:
+            pass
+        except Exception as error:
+            _lacks_data(error)
         self.theirs = iter(())
         return _text(self.config)
 
@@ -120,12 +123,18 @@ def _or_text(real: Any) -> Any:
         rerun: Any = importlib.import_module("megatron.core.rerun_state_machine").RerunDataIterator
         try:
             train, *rest = real(cfg, train_state, *args, **kwargs)
-        except Exception:
+        except Exception as error:
+            _lacks_data(error)
             train, rest = iter(()), [None, None]
             train_state.do_train = True
         return (rerun(Batches(train, cfg)) if hasattr(train, "__next__") else train, *rest)
 
     return setup
+
+
+def _lacks_data(error: Exception) -> None:
+    """Names what upstream's data ended in: it may lack a file here, or refuse the launch."""
+    RECORD.used(f"bridge.batches (its own data: {type(error).__name__})")
 
 
 def _tower(name: str, *_: Any, **__: Any) -> Any:
