@@ -69,7 +69,7 @@ def test_why_not_names_the_rule_the_memory_or_the_time(hcp: Hcp, root: Path) -> 
 
 
 def test_an_axis_is_given_by_words_after_fix(hcp: Hcp, root: Path) -> None:
-    data = planned(hcp, root, *GIVEN, "--fix", "tp=4", "cp=4", "--assume", "te=2.14", "mcore=0.16.1")
+    data = planned(hcp, root, *GIVEN, "--hold", "tp=4", "cp=4", "--assume", "te=2.14", "mcore=0.16.1")
     assert {(item["layout"]["tp"], item["layout"]["cp"]) for item in data["layouts"]} == {(4, 4)}
     assert data["job"]["versions"] == {"te": "2.14", "mcore": "0.16.1"}
 
@@ -111,7 +111,7 @@ def test_recompute_activations_is_selective_recomputation(hcp: Hcp, root: Path, 
 
 def test_the_overrides_of_a_plan_pass_the_check(hcp: Hcp, root: Path) -> None:
     release = ("--assume", "mcore=0.16.1")
-    layouts = planned(hcp, root, *GIVEN, *release, "--top", "4", "--fix", "cp_comm_type=a2a+p2p")["layouts"]
+    layouts = planned(hcp, root, *GIVEN, *release, "--top", "4", "--hold", "cp_comm_type=a2a+p2p")["layouts"]
     assert layouts
     for item in layouts:
         words = item["overrides"]["mlm"]
@@ -139,12 +139,12 @@ def test_the_overrides_of_a_plan_pass_the_check(hcp: Hcp, root: Path) -> None:
         ((*MODEL, "--gpu", "h100", "--seq-length", "8", "--global-batch", "8"), "--gpus: not given"),
         ((*GIVEN, "--gpu", "tpu"), "gpu: found 'tpu'"),
         ((*GIVEN, "--layout", "dp=4"), "layout: found 'dp=4'"),
-        ((*GIVEN, "--layout", "tp=2", "--fix", "tp=2"), "found --layout with --fix"),
-        ((*GIVEN, "--fix", "tp=0"), "--fix: found tp=0"),
-        ((*GIVEN, "--fix", "cp=1", "cp_comm_type=a2a"), "--fix: found cp=1 with cp_comm_type=a2a; wanted a CP group"),
+        ((*GIVEN, "--layout", "tp=2", "--hold", "tp=2"), "found --layout with --hold"),
+        ((*GIVEN, "--hold", "tp=0"), "--hold: found tp=0"),
+        ((*GIVEN, "--hold", "cp=1", "cp_comm_type=a2a"), "--hold: found cp=1 with cp_comm_type=a2a; wanted a CP group"),
         ((*GIVEN, "--layout", "cp=8 cp_comm_type=p2p hcp_sizes=4,2"), "which has no levels; wanted a2a+p2p"),
-        ((*GIVEN, "--fix", "ep=2"), "--fix: found ep=2 for a model without experts; wanted ep=1"),
-        ((*GIVEN, "--fix", "etp=2"), "--fix: found etp=2 for a model without experts; wanted etp=1"),
+        ((*GIVEN, "--hold", "ep=2"), "--hold: found ep=2 for a model without experts; wanted ep=1"),
+        ((*GIVEN, "--hold", "etp=2"), "--hold: found etp=2 for a model without experts; wanted etp=1"),
         (("plan", "--model", "missing.json", *JOB), "missing.json"),
         ((*GIVEN, "--profile", "examples/llama3_8b_config.json"), "examples/llama3_8b_config.json"),
         ((*GIVEN, "a.sh", "b.sh"), "found 2 targets"),
@@ -189,7 +189,7 @@ def test_a_launch_without_the_distributed_optimizer_and_with_a_part_not_modelled
     assert not any("linear attention" in mark for mark in item["marks"])
     said = hcp("plan", str(target), "--gpu", "h100", cwd=root).stdout
     assert "unsure  the launch's own split" in said and "assumed the distributed optimizer is off" in said
-    fixed = planned(hcp, root, "plan", str(target), "--gpu", "h100", "--fix", "tp=8")
+    fixed = planned(hcp, root, "plan", str(target), "--gpu", "h100", "--hold", "tp=8")
     assert any("own split of layers" in note for note in fixed["assumed"])
 
 
@@ -271,7 +271,7 @@ def test_a_step_that_is_barely_over_the_limit_is_not_said_to_fail(hcp: Hcp, root
 
 
 def test_phases_are_those_of_a_launch_of_reinforcement_learning(hcp: Hcp, root: Path) -> None:
-    for words in ((*GIVEN, "--phases", "--layout", "tp=2"), (*GIVEN, "--phases", "--fix", "tp=2")):
+    for words in ((*GIVEN, "--phases", "--layout", "tp=2"), (*GIVEN, "--phases", "--hold", "tp=2")):
         done = hcp(*words, cwd=root)
         assert done.returncode == 2 and done.stderr.startswith("hcp: ") and len(done.stderr.splitlines()) == 1
 

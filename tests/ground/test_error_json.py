@@ -43,7 +43,7 @@ CASES = [
     "a model's config.json | give the one next to the model's weights",
     f"show launch.yaml | launch.yaml:2:26 | model.context_parallel_size is 'four' | a whole number | {CORRECT}",
     f"plan --model missing.json {QUESTION} | | missing.json does not exist | a model's config.json | {PATH}",
-    f"plan --model config.json {QUESTION} --fix tp=x | | --fix: found tp=x | a whole number from 1 to 1048576 | "
+    f"plan --model config.json {QUESTION} --hold tp=x | | --hold: found tp=x | a whole number from 1 to 1048576 | "
     "correct the word",
     "dcp calibrate -o x --model missing.json | | missing.json: cannot be read (No such file or directory) | "
     f"a model's config.json | {PATH}",

@@ -270,7 +270,7 @@ def test_where_one_change_is_not_enough_two_are_named() -> None:
     sizes = {"num_attention_heads": 7, "num_key_value_heads": 7, "hidden_size": 896, "num_hidden_layers": 1}
     model, job = plan_model({**LLAMA, **sizes}), replace(JOB, world_size=3, global_batch=4, seq_length=4097)
     change = remedy(model, job, RATES, {"tp": 2})
-    assert change and change.text == "leave out --fix tp and take --seq-length 4098"
+    assert change and change.text == "leave out --hold tp and take --seq-length 4098"
     assert judge(model, change.layout, replace(job, seq_length=4098), RATES).fits
 
 

@@ -215,7 +215,7 @@ def test_an_axis_that_is_given_is_read_as_in_a_layout() -> None:
     assert parse_fixed(("tp=2 vpp=4", "hcp_sizes=4,2")) == {
         "tp": 2, "vp": 4, "hcp_sizes": (4, 2), "cp_comm_type": "a2a+p2p",
     }  # fmt: skip
-    with pytest.raises(HcpError, match="--fix: found 'dp=2'"):
+    with pytest.raises(HcpError, match="--hold: found 'dp=2'"):
         parse_fixed(("dp=2",))
 
 

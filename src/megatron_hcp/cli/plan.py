@@ -33,7 +33,9 @@ MOST_FLIPS, MOST_SHOWN = 3, 50
 @click.option("--precision", type=click.Choice(PRECISIONS), help="Precision of the linear layers.  [default: bf16]")
 @click.option("--packed", is_flag=True, help="Sequences are packed (thd).")
 @click.option("--layout", "layout_text", metavar="'tp=2 cp=8 ...'", help="Explain this layout instead of searching.")
-@click.option("--fix", "fixed", multiple=True, metavar="NAME=VALUE", help="Search with this axis fixed; repeatable.")
+@click.option(
+    "--hold", "--fix", "fixed", multiple=True, metavar="NAME=VALUE", help="Search with this axis held; repeatable."
+)
 @click.option("--why-not", "others", multiple=True, metavar="LAYOUT", help="Say why it is not the best; repeatable.")
 @click.option("--profile", metavar="FILE", help="Use what `hcp dcp calibrate` measured instead of published rates.")
 @click.option("--top", type=click.IntRange(1, MOST_SHOWN), default=5, show_default=True, help="Layouts to show.")
@@ -110,7 +112,7 @@ def plan(
 def _sorted_words(
     words: Sequence[str], fixed: tuple[str, ...], options: LoadOptions
 ) -> tuple[str | None, tuple[str, ...], LoadOptions]:
-    """(target, --fix, options): `--fix tp=2 cp=4 --assume te=2.14 mcore=0.16.1` leaves words of both behind."""
+    """(target, --hold, options): `--hold tp=2 cp=4 --assume te=2.14 mcore=0.16.1` leaves words of both behind."""
     from megatron_hcp.launch.dialects.table import FACTS
     from megatron_hcp.plan.space import FIXABLE
 
@@ -142,9 +144,9 @@ def _answered(
     from megatron_hcp.plan.question import question_of
 
     if layout_text is not None and (fixed or others):
-        raise HcpError("found --layout with --fix or --why-not", wanted="one of them: those ask for a search")
+        raise HcpError("found --layout with --hold or --why-not", wanted="one of them: those ask for a search")
     if phases and (fixed or others):
-        raise HcpError("found --phases with --fix or --why-not", wanted="a launch's own layout", do="leave one out")
+        raise HcpError("found --phases with --hold or --why-not", wanted="a launch's own layout", do="leave one out")
     is_launch = target is not None or bool(options.words) or options.recipe is not None
     is_own = is_launch and not (layout_text or fixed or others)
     asked = question_of((target or "") if is_launch else None, options, given, profile, is_own)
@@ -210,7 +212,7 @@ def _searched(asked: Any, fixed: tuple[str, ...], others: tuple[str, ...], top: 
     rivals = [item.layout for item in planned.best[1:] if _exchange(item.layout) != _exchange(best.layout)]
     reasons = [judge(model, parse_layout(text), job, rates) for text in others]
     if best.layout.mbs > 1 and "mbs" not in axes:
-        size = f"a micro-batch may be of any size, here {best.layout.mbs} sequences; --fix mbs=1 keeps it at one"
+        size = f"a micro-batch may be of any size, here {best.layout.mbs} sequences; --hold mbs=1 keeps it at one"
         notes = [*notes, size]
     return Shown(
         model, job, rates, planned.best, notes, legal=found.legal, frontier=planned.frontier,

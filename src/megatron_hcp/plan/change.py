@@ -95,9 +95,9 @@ def _search(model: PlanModel, job: PlanJob, rates: Rates, fixed: Fixed) -> Found
 def _looser(fixed: Fixed) -> Iterator[tuple[str, Fixed]]:
     """What is fixed without each of its axes, and without all."""
     for name in fixed:
-        yield f"leave out --fix {name}", {key: value for key, value in fixed.items() if key != name}
+        yield f"leave out --hold {name}", {key: value for key, value in fixed.items() if key != name}
     if len(fixed) > 1:
-        yield f"leave out --fix {' and '.join(fixed)}", {}
+        yield f"leave out --hold {' and '.join(fixed)}", {}
 
 
 def _more_gpus(model: PlanModel, job: PlanJob, rates: Rates, fixed: Fixed) -> Remedy | None:

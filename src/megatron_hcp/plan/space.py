@@ -22,7 +22,7 @@ FIXABLE = ("tp", "cp", "pp", "vp", "ep", "etp", "mbs", "cp_comm_type", "hcp_size
 
 
 def parse_fixed(words: tuple[str, ...]) -> Fixed:
-    """What `--fix tp=2 cp_comm_type=a2a` says.
+    """What `--hold tp=2 cp_comm_type=a2a` says.
 
     Raises:
         HcpError: an unknown name or a value of the wrong kind.
@@ -33,7 +33,7 @@ def parse_fixed(words: tuple[str, ...]) -> Fixed:
     try:
         layout = parse_layout(" ".join(words))
     except HcpError as error:
-        error.found = f"--fix: {error.found.removeprefix('layout: ')}"
+        error.found = f"--hold: {error.found.removeprefix('layout: ')}"
         raise
     return {name: getattr(layout, name) for name in names}
 
@@ -49,12 +49,12 @@ def possible_fixed(model: PlanModel, fixed: Fixed) -> Fixed:
     if axes:
         found = f"found {axes[0]}={fixed[axes[0]]} for a model without experts"
         raise HcpError(
-            f"--fix: {found}", wanted=f"{axes[0]}=1", do="leave it out, or give the config.json of an MoE model"
+            f"--hold: {found}", wanted=f"{axes[0]}=1", do="leave it out, or give the config.json of an MoE model"
         )
-    check_stages(model, fixed.get("pp", 1) * fixed.get("vp", 1), "--fix")
+    check_stages(model, fixed.get("pp", 1) * fixed.get("vp", 1), "--hold")
     kind = fixed.get("cp_comm_type", "p2p")
     if fixed.get("cp") == 1 and kind != "p2p":
-        raise HcpError(f"--fix: found cp=1 with cp_comm_type={kind}", wanted="a CP group for it", do="leave one out")
+        raise HcpError(f"--hold: found cp=1 with cp_comm_type={kind}", wanted="a CP group for it", do="leave one out")
     return fixed
 
 

@@ -39,7 +39,7 @@ def test_what_cannot_be_used_is_one_line_and_exit_code_2(words: tuple[str, ...],
     assert done.returncode == 2 and says in done.stderr and done.stderr.count("\n") == 1, done
 
 
-@pytest.mark.parametrize("words", [(), ("examples/mlm_hcp.sbatch", "--fix", "tp=2")])
+@pytest.mark.parametrize("words", [(), ("examples/mlm_hcp.sbatch", "--hold", "tp=2")])
 def test_memory_is_counted_of_a_launch_with_its_own_layout_alone(words: tuple[str, ...]) -> None:
     done = hcp("plan", *words, "--gpu", "h100", "--measure")
     assert done.returncode == 2 and "--measure" in done.stderr and done.stderr.count("\n") == 1, done

@@ -88,9 +88,9 @@ def test_the_picture_has_the_domains_that_the_plan_counts_with(hcp: Hcp, root: P
 
 def test_a_micro_batch_that_nobody_asked_for_is_said_to_be_free(hcp: Hcp, root: Path) -> None:
     short = (*MODEL, "--gpus", "32", "--gpu", "h100", "--seq-length", "2048", "--global-batch", "1024")
-    free, fixed = planned(hcp, root, *short), planned(hcp, root, *short, "--fix", "mbs=2")
+    free, fixed = planned(hcp, root, *short), planned(hcp, root, *short, "--hold", "mbs=2")
     assert free["layouts"][0]["layout"]["mbs"] > 1 and fixed["layouts"][0]["layout"]["mbs"] == 2
-    assert [any("--fix mbs=1" in note for note in data["assumed"]) for data in (free, fixed)] == [True, False]
+    assert [any("--hold mbs=1" in note for note in data["assumed"]) for data in (free, fixed)] == [True, False]
 
 
 @pytest.mark.slow
@@ -108,7 +108,7 @@ def test_why_not_says_what_recomputation_was_judged(hcp: Hcp, root: Path) -> Non
 
 def test_pictures_are_well_formed_and_need_nothing_from_outside(hcp: Hcp, root: Path, tmp_path: Path) -> None:
     page, picture = tmp_path / "plan.html", tmp_path / "plan.svg"
-    fixed = ("--fix", "tp=1", "--fix", "cp=16")
+    fixed = ("--hold", "tp=1", "--hold", "cp=16")
     assert hcp(*GIVEN, *fixed, "--html", str(page), "--svg", str(picture), cwd=root).returncode == 0
     ElementTree.parse(picture)
     text = page.read_text()
@@ -157,7 +157,7 @@ def test_the_page_says_why_nothing_fits_and_its_overrides_can_be_pasted(hcp: Hcp
     assert hcp(*GIVEN, "--layout", "tp=3", *out, cwd=root).returncode == 0
     rules = planned(hcp, root, *GIVEN, "--layout", "tp=3")["layouts"][0]["rules"]
     assert f"this layout is illegal: {', '.join(rules)}" in page.read_text() and len(rules) > 2
-    asked = (*GIVEN, "--fix", "pp=2", "--fix", "vp=17", "--why-not", "tp=2", *out)
+    asked = (*GIVEN, "--hold", "pp=2", "--hold", "vp=17", "--why-not", "tp=2", *out)
     assert hcp(*asked, cwd=root).returncode == 0
     text = html.unescape(page.read_text())
     words = planned(hcp, root, *asked)["layouts"][0]["overrides"]["mlm"]
