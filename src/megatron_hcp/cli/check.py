@@ -7,7 +7,7 @@ from functools import partial
 
 from megatron_hcp.cli import declare as click  # declares as click does, without importing it
 from megatron_hcp.cli.options import format_option, launch_options
-from megatron_hcp.cli.repository.result import Asked, TargetResult
+from megatron_hcp.cli.repository.result import Asked, Shape, TargetResult
 from megatron_hcp.cli.repository.targets import (
     checked,
     fix_files,
@@ -16,7 +16,7 @@ from megatron_hcp.cli.repository.targets import (
     walk_of,
     with_baseline,
 )
-from megatron_hcp.cli.results import FORMATS, Shape, output_of, print_results, printed_of, write_results
+from megatron_hcp.cli.results import FORMATS, output_of, print_results, printed_of, write_results
 from megatron_hcp.cli.screen import how_shown, say
 from megatron_hcp.cli.targets import split_targets
 from megatron_hcp.ground.errors import HcpError, UnrecognisedError
@@ -143,7 +143,7 @@ def check(
         fix_files(names, asked)
     if fmt != "sarif" and options.cached and not (files or diff or dryrun or write_baseline):
         form = partial(printed_of, fmt=fmt, shape=shape)
-        asked = asked._replace(form=form, about=f"{fmt} {strict} {quiet} {full} {how_shown()}")
+        asked = asked._replace(form=form, about=f"{fmt} {strict} {quiet} {full} {walk is None} {how_shown()}")
     results = checked(names, asked)
     others = 0
     if walk is not None:

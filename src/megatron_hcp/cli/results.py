@@ -2,33 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from megatron_hcp.cli.repository.result import TargetResult
+from megatron_hcp.cli.repository.result import Shape, TargetResult
+from megatron_hcp.cli.repository.said import Said, said_of, texts_of
 from megatron_hcp.cli.screen import Line, is_terminal, safe_text, say, shown_text, write
 from megatron_hcp.ground.errors import HcpError
-from megatron_hcp.ground.record import NamedTuple
 from megatron_hcp.launch.load import LoadOptions
 
 if TYPE_CHECKING:
-    from megatron_hcp.cli.repository.folders import Walk
     from megatron_hcp.judge.repair.patch import Patch
     from megatron_hcp.judge.report import Report
 
 FORMATS = ("text", "json", "sarif", "github")
 FILES = (*FORMATS, "html")
-
-
-class Shape(NamedTuple):
-    """How the results are shown, apart from the format."""
-
-    strict: bool = False
-    diff: bool = False
-    full: bool = True
-    fix: bool = False
-    walk: Walk | None = None
-    quiet: bool = False
 
 
 def print_results(results: Sequence[TargetResult], fmt: str, shape: Shape) -> None:
@@ -37,10 +25,13 @@ def print_results(results: Sequence[TargetResult], fmt: str, shape: Shape) -> No
     if fmt in ("json", "sarif"):
         write(_data_text(results, fmt, shape))
         return
-    said: dict[str, set[str]] = {}
-    for item in _shown(results, shape):
-        text = item.kept.printed if item.kept else _text(item, fmt, shape)
-        write(_not_said(text, said.setdefault(item.target, set())))
+    if fmt == "github":
+        for item in _shown(results, shape):
+            write(item.kept.printed if item.kept else printed_of(item, fmt, shape))
+    else:
+        shown = _shown(results, shape)
+        for text in texts_of(Said(*one.kept.printed) if one.kept else printed_of(one, fmt, shape) for one in shown):
+            write(text)
     if shape.diff:
         for result in results:
             if result.report is not None:
@@ -51,31 +42,17 @@ def print_results(results: Sequence[TargetResult], fmt: str, shape: Shape) -> No
                 write(patch.text)
 
 
-def _not_said(text: str, said: set[str]) -> str:
-    """The text without what an earlier launch of the same script said in the same words; its verdict stays."""
-    blocks: list[str] = []
-    for line in text.splitlines(keepends=True):
-        if blocks and line.startswith((" ", "\n", "\x1b")):  # a fix, or the view of a finding
-            blocks[-1] += line
-        else:
-            blocks.append(line)
-    left = [block for block in blocks[:-1] if block not in said]
-    said.update(blocks)
-    return "".join(left + blocks[-1:])
-
-
 def printed_of(result: TargetResult, fmt: str, shape: Shape) -> Any:
-    """What `print_results` prints of a launch: its text, or its JSON object without secrets."""
-    if fmt != "json":
-        return _text(result, fmt, shape)
+    """What `print_results` prints of a launch: the parts of its text, its annotations, or its JSON object without
+    secrets."""
+    assert result.report is not None
+    if fmt == "text":
+        return said_of(result.report, shape, shown_text, terminal=is_terminal())
+    if fmt == "github":
+        return shown_text(_annotations([result.report]), commands=True)
     from megatron_hcp.cli.reports.json import harmless
 
-    assert result.report is not None
     return harmless(_report_data(result.report, shape))
-
-
-def _text(result: TargetResult, fmt: str, shape: Shape) -> str:
-    return shown_text(_lines([result], fmt, shape, terminal=is_terminal()), commands=fmt == "github")
 
 
 def write_results(path: str, results: Sequence[TargetResult], fmt: str, shape: Shape, options: LoadOptions) -> None:
@@ -102,7 +79,10 @@ def write_results(path: str, results: Sequence[TargetResult], fmt: str, shape: S
 def _written(results: Sequence[TargetResult], fmt: str, shape: Shape) -> str:
     if fmt in ("json", "sarif"):
         return _data_text(results, fmt, shape)
-    return safe_text(_lines(_shown(results, shape), fmt, shape), commands=fmt == "github")
+    if fmt == "github":
+        return safe_text(_annotations(_reports(results, shape)), commands=True)
+    shown = [item for item in _shown(results, shape) if item.report is not None]
+    return "".join(texts_of(said_of(item.report, shape, safe_text) for item in shown if item.report is not None))
 
 
 def _shown(results: Sequence[TargetResult], shape: Shape) -> list[TargetResult]:
@@ -118,22 +98,10 @@ def _reports(results: Sequence[TargetResult], shape: Shape) -> list[Report]:
     return [item.report for item in _shown(results, shape) if item.report is not None]
 
 
-def _lines(results: Sequence[TargetResult], fmt: str, shape: Shape, terminal: bool = False) -> list[Line]:
-    reports = [item.report for item in results if item.report is not None]
-    if fmt == "github":
-        from megatron_hcp.cli.reports.github import report_github
+def _annotations(reports: Iterable[Report]) -> list[Line]:
+    from megatron_hcp.cli.reports.github import report_github
 
-        return [line for report in reports for line in report_github(report)]
-    from megatron_hcp.cli.reports.text import finding_lines, quiet_lines, report_lines
-
-    shown = finding_lines
-    if terminal:
-        from megatron_hcp.cli.reports.terminal import finding_view
-
-        shown = finding_view
-    if shape.quiet:
-        return [line for report in reports for line in quiet_lines(report, shown, strict=shape.strict)]
-    return [line for report in reports for line in report_lines(report, strict=shape.strict, shown=shown)]
+    return [line for report in reports for line in report_github(report)]
 
 
 def _data_text(results: Sequence[TargetResult], fmt: str, shape: Shape) -> str:

@@ -242,6 +242,10 @@ class Reading(NamedTuple):
     """Which of a script's training commands this is, from 0; -1 if it has only one."""
     command: str | None = None
     """Which of several training commands this is, in words: its number, and how it differs from the others."""
+    nth: tuple[int, int] = (1, 1)
+    """Its number, from 1, and how many there are."""
+    differs: str = ""
+    """How it differs from the others."""
     line: int | None = None
     """Where that command is."""
     start: Location | None = None

@@ -137,3 +137,13 @@ def test_a_tree_of_very_many_folders_is_given_up(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(walk, "_MOST_FOLDERS", 12)
     with pytest.raises(HcpError, match="holds more than 12 folders; wanted a folder of launches; name a folder in it"):
         files_below(str(tmp_path))
+
+
+def test_a_folder_shows_of_a_launch_what_is_acted_on(hcp, tmp_path: Path) -> None:
+    launch = "torchrun --nproc-per-node 8 pretrain_gpt.py --context-parallel-size 3 --max-position-embeddings 9 $@\n"
+    (tmp_path / "run.sh").write_text(launch)
+    alone = hcp("check", "run.sh", cwd=tmp_path).stdout.splitlines()
+    found = hcp("check", ".", cwd=tmp_path).stdout.splitlines()
+    assert any(": note: " in line for line in alone) and any("TOPO003" in line for line in found)
+    assert not any("note: " in line or line.startswith(("not checked", "presumed")) for line in found)
+    assert found[-2] == alone[-1]

@@ -102,8 +102,8 @@ def test_the_cache_answers_for_other_options_with_other_entries(hcp, repo: Path)
 def test_an_entry_is_really_used(hcp, repo: Path) -> None:
     _printed(hcp, repo)
     for entry in (repo.parent / "cache/hcp").glob("*.json"):
-        entry.write_text(entry.read_text().replace("LEN001", "LEN999"))
-    assert "LEN999" in _printed(hcp, repo)[1]
+        entry.write_text(entry.read_text().replace("UNDECIDED", "SETTLED"))
+    assert "SETTLED" in _printed(hcp, repo)[1]
 
 
 def test_a_cache_that_cannot_be_written_changes_nothing(hcp, repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,10 +22,8 @@ def test_a_loop_over_words_is_a_launch_for_each_word(hcp, tmp_path: Path) -> Non
     lines = done.stdout.splitlines()
     assert done.returncode == 1
     assert lines[0] == "run.sh:2: launch 1 of 2: context_parallel_size=3"
-    assert "run.sh:2: launch 2 of 2: context_parallel_size=8" in lines
     assert [line for line in lines if "applied" in line] == [
-        "run.sh, launch 1 of 2: context_parallel_size=3: FAILED: 1 error, 0 warnings, 0 infos; 1 rule applied, "
-        "0 not checked",
+        "run.sh, launch 1 of 2: FAILED: 1 error, 0 warnings, 0 infos; 1 rule applied, 0 not checked",
         "run.sh, launch 2 of 2: context_parallel_size=8: ok: 0 errors, 0 warnings, 0 infos; 1 rule applied, "
         "0 not checked",
     ]
@@ -39,7 +37,30 @@ def test_what_holds_for_each_launch_of_a_script_is_said_once(hcp, tmp_path: Path
     assert sum("it is read as if started without any" in line for line in lines) == 1
     assert sum("SLURM011" in line for line in lines) == 1
     assert sum("rules applied" in line for line in lines) == 2
-    assert sum(": launch " in line for line in lines) == 2
+    assert lines[-1].startswith("run.sh, launch 2 of 2: context_parallel_size=4: ok")
+
+
+def test_launches_of_a_script_that_agree_share_a_verdict(hcp, tmp_path: Path) -> None:
+    (tmp_path / "run.sh").write_text(LOOP.replace("3 8", "2 4 3 8"))
+    lines = hcp("check", "run.sh", *ONLY, cwd=tmp_path).stdout.splitlines()
+    assert [line.partition(": ")[0] for line in lines if "applied" in line] == [
+        "run.sh, launches 1 to 2 of 4",
+        "run.sh, launch 3 of 4",
+        "run.sh, launch 4 of 4",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("more", "named"),
+    [
+        ("--context-parallel-size $CP --save /x/$CP", "context_parallel_size=3"),
+        ("--tensor-model-parallel-size 1 --save /x/$CP --load /y/$CP", "save=/x/3"),
+    ],
+)
+def test_only_what_tells_the_launches_of_a_script_apart_names_them(hcp, tmp_path: Path, more: str, named: str) -> None:
+    (tmp_path / "run.sh").write_text(LOOP.replace("--context-parallel-size $CP", more))
+    data = json.loads(hcp("check", "run.sh", "--format", "json", *ONLY, cwd=tmp_path).stdout)
+    assert data["results"][0]["target"]["command"] == f"launch 1 of 2: {named}"
 
 
 def test_json_names_the_command_and_its_line(hcp, tmp_path: Path) -> None:

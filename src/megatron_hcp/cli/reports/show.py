@@ -39,6 +39,8 @@ def show_lines(launch: Launch, every: bool) -> list[Line]:
         other = assumed.location.file if assumed.origin == "project" and assumed.location else "--assume"
         lines.append(f"  {name}: the {said.origin} says {next(values)}, {other} says {next(values)}")
     lines += [f"  note: {note}" for note in (*reading.notes, *unlisted(launch.facts))]
+    if reading.recipe is not None:
+        lines.append(f"  note: [recipe] is {reading.recipe.origin}")
     if any(fact.origin == "model-name" for fact in launch.facts.values()):
         named = shown_value(launch.facts["model_name"].value)
         lines.append(f"  note: [model-name] is what the public model {named} has; --model config.json states your own")

@@ -61,31 +61,41 @@ def report_lines(
     shown: Callable[[Report, Finding], Iterable[Line]] = finding_lines,
 ) -> list[Line]:
     """The report, with each finding formatted by `shown` and the verdict last."""
-    target = report.launch.reading.target
+    body = body_lines(report, strict=strict, shown=shown)
+    return [*heading_lines(report), *body, *judged_lines(report), verdict_line(report, strict)]
+
+
+def heading_lines(report: Report) -> list[Line]:
+    """Which of a script's launches this is; nothing where it is the only one."""
     reading = report.launch.reading
-    lines: list[Line] = [] if reading.command is None else [f"{target}:{reading.line}: {reading.command}"]
-    lines += [f"{target}: note: {note}" for note in reading.notes]
+    return [] if reading.command is None else [f"{reading.target}:{reading.line}: {reading.command}"]
+
+
+def body_lines(
+    report: Report,
+    *,
+    strict: bool = False,
+    shown: Callable[[Report, Finding], Iterable[Line]] = finding_lines,
+    brief: bool = False,
+) -> list[Line]:
+    """What stands between the heading and the verdict; `brief`: only what is acted on, as of a launch in a folder."""
+    reading = report.launch.reading
+    lines: list[Line] = [] if brief else [f"{reading.target}: note: {note}" for note in reading.notes]
     by_release = _by_release(report)
     folded = by_release if len(by_release) > _MOST_BY_RELEASE else ()
-    told = [finding for finding in report.findings if finding not in folded and not _waits(report, finding)]
+    waits = brief or report.failed()  # nobody acts on an info before the launch passes
+    told = [one for one in report.findings if one not in folded and not (waits and one.severity == "info")]
     lines += [line for finding in once(told) for line in shown(report, _with_few_fixes(finding))]
     lines += _release_lines(report, folded)
     if not report.failed():  # else shown once it passes: the verdict counts them, JSON and `hcp show` list them
-        lines += _presumed_lines(report)
-        lines += _not_checked_lines(report)
+        lines += [] if brief else _presumed_lines(report)
+        lines += [] if brief and not report.failed(strict) else _not_checked_lines(report)
     lines += _undecided_lines(report, _not_in_the_verdict(report, strict))
-    ages = () if report.failed() else ages_of(report.launch)  # the verdict of a failed one names them
-    lines += [f"note: {note}" for note in (*ages, *_image_notes(report.launch))]
-    lines += _backports_lines(report)
-    lines += judged_lines(report)
-    lines += _run_lines(report)
-    lines.append(verdict_line(report, strict))
-    return lines
-
-
-def _waits(report: Report, finding: Finding) -> bool:
-    """Whether a finding is shown once the launch passes: nobody acts on it before."""
-    return finding.severity == "info" and report.failed()
+    if not brief:
+        ages = () if report.failed() else ages_of(report.launch)  # the verdict of a failed one names them
+        lines += [f"note: {note}" for note in (*ages, *_image_notes(report.launch))]
+        lines += _backports_lines(report)
+    return [*lines, *_run_lines(report)]
 
 
 def _with_few_fixes(finding: Finding) -> Finding:

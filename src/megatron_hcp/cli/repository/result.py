@@ -10,6 +10,7 @@ from megatron_hcp.ground.record import NamedTuple
 from megatron_hcp.launch.load import LoadOptions
 
 if TYPE_CHECKING:
+    from megatron_hcp.cli.repository.folders import Walk
     from megatron_hcp.cli.repository.kept import KeptReport
     from megatron_hcp.judge.report import Report
 
@@ -63,3 +64,14 @@ class Asked(NamedTuple):
     strict: bool = False
     accepts: bool = True
     records: bool = False
+
+
+class Shape(NamedTuple):
+    """How the results are shown, apart from the format."""
+
+    strict: bool = False
+    diff: bool = False
+    full: bool = True
+    fix: bool = False
+    walk: Walk | None = None
+    quiet: bool = False

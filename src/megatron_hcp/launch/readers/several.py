@@ -58,11 +58,13 @@ def several(readings: Sequence[Reading], places: Sequence[Location]) -> tuple[Re
         return (readings[0]._replace(notes=(again, *readings[0].notes)),)
     named = _differing([tables[place] for place in kept])
     return tuple(
-        readings[place]._replace(
-            command=f"launch {number} of {len(kept)}: {_words(tables[place], named)}", line=places[place].line
-        )
+        _numbered(readings[place], number, len(kept), _words(tables[place], named))._replace(line=places[place].line)
         for number, place in enumerate(kept, 1)
     )
+
+
+def _numbered(reading: Reading, number: int, of: int, differs: str) -> Reading:
+    return reading._replace(command=f"launch {number} of {of}: {differs}", nth=(number, of), differs=differs)
 
 
 def _said(reading: Reading) -> dict[str, Any]:
@@ -77,7 +79,16 @@ def _differing(tables: Sequence[Mapping[str, Any]]) -> list[str]:
     names = dict.fromkeys(name for table in tables for name in table)
     found = [name for name in names if any(table.get(name) != tables[0].get(name) for table in tables)]
     found = [name for name in found if not name.startswith("env.")] or found  # usually what the rest comes from
-    return sorted(found, key=lambda name: not any(word in name for word in _FIRST))[:_MOST]
+    first = [name for name in found if any(word in name for word in _FIRST)][:_MOST]
+    for name in found:
+        if name in first or len(first) == _MOST or _tells_apart(tables, first):
+            continue
+        first.append(name)
+    return first
+
+
+def _tells_apart(tables: Sequence[Mapping[str, Any]], names: Sequence[str]) -> bool:
+    return len({repr([table.get(name) for name in names]) for table in tables}) == len(tables)
 
 
 def _words(table: Mapping[str, Any], names: Sequence[str]) -> str:

@@ -104,7 +104,6 @@ def _merged(reading: Reading, recipe: Recipe, named: Named, stated: str | None) 
         complete=True,
         role=whole.role,
         recipe=origin,
-        notes=(*reading.notes, f"settings that aren't written come from {recipe.origin}"),
     )
 
 
