@@ -45,7 +45,7 @@ def release_of(folder: Path) -> tuple[int, int, int]:
 
 
 def section(found: dict[tuple[int, int, int], dict[str, bool]]) -> list[str]:
-    """The table: one line per parent; `key=` has a value, `key@0.7.0-0.8.0` some releases."""
+    """The table: one line per parent; `key=` has a value, `key@0.7.0-0.8.0` some releases, `key!0.7.1` all but one."""
     releases = sorted(found)
     shown = [".".join(map(str, release)) for release in releases]
     parents: dict[str, list[str]] = {}
@@ -56,6 +56,7 @@ def section(found: dict[tuple[int, int, int], dict[str, bool]]) -> list[str]:
         text = last + "=" * (is_always_there and all(found[releases[place]][key] for place in have))
         if (have[0], have[-1]) != (0, len(releases) - 1):
             text += f"@{shown[have[0]]}-" + (shown[have[-1]] if have[-1] < len(releases) - 1 else "")
+        text += "".join(f"!{shown[place]}" for place in range(have[0], have[-1]) if place not in have)
         parents.setdefault(parent or "-", []).append(text)
     return [f"[{NAME} {shown[0]} {shown[-1]}]", *(f"{parent}: {' '.join(keys)}" for parent, keys in parents.items())]
 

@@ -10,6 +10,8 @@ import pytest
 
 Hcp = Callable[..., "CompletedProcess[str]"]
 LAUNCH = ("--", *"--num-layers 4 --seq-length 4096 --context-parallel-size 2 --sft --mtp-num-layers 1".split())
+PASSES = ("--select", "CP001")
+"""The fixes don't depend on the rules that run."""
 RELEASES = ("--assume", "mcore=0.17.1")
 
 
@@ -34,13 +36,15 @@ def test_the_json_holds_what_the_text_says(hcp: Hcp) -> None:
 
 
 def test_a_check_counts_the_fixes_in_one_line_and_the_verdict_does_not_depend_on_them(hcp: Hcp) -> None:
-    said = hcp("check", *RELEASES, *LAUNCH).stdout
+    said = hcp("check", *RELEASES, *PASSES, *LAUNCH).stdout
     assert "note: the closest of " in said and " later fixes (megatron-core 0.17.1: " in said
     assert sum("later fix" in line for line in said.splitlines()) == 1
     data = json.loads(hcp("check", *RELEASES, "--format", "json", "--full", *LAUNCH).stdout)
     (release,) = data["backports"]
     assert release["package"] == "mcore" and release["first"][0].startswith("NVIDIA/Megatron-LM#")
-    assert "later fix" not in hcp("check", *LAUNCH).stdout, "no release is stated"
+    assert "later fix" not in hcp("check", *PASSES, *LAUNCH).stdout, "no release is stated"
+    failed = hcp("check", *RELEASES, *LAUNCH)
+    assert failed.returncode == 1 and "later fix" not in failed.stdout
 
 
 def test_a_check_names_the_fix_that_is_closest_to_what_the_launch_sets_and_none_that_is_not_close(hcp: Hcp) -> None:
@@ -50,7 +54,7 @@ def test_a_check_names_the_fix_that_is_closest_to_what_the_launch_sets_and_none_
     (release,) = data["backports"]
     assert release["closest"]["about"] == ["graphs", "te_rng_tracker", "cuda_graph_scope"]
     assert release["closest"]["reference"] not in {fault["reference"] for fault in data.get("faults", ())}
-    said = hcp("check", *stated, *LAUNCH, *graphs).stdout
+    said = hcp("check", *stated, *PASSES, *LAUNCH, *graphs).stdout
     assert f": hcp backports), fixed in 0.14.0: {release['closest']['title']}" in said
     assert "the closest of" not in hcp("check", *RELEASES, "--", "--num-layers", "4").stdout
 

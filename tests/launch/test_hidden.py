@@ -104,7 +104,7 @@ def test_in_verl_the_model_hides_its_sizes_until_its_config_is_given() -> None:
     launch = overrides("model_engine=megatron", "actor_rollout_ref.actor.megatron.context_parallel_size=2")
     found = hidden(launch, "heads")
     assert found is not None
-    assert (found.hides, found.do) == ("model", "pass the model's config.json with --model")
+    assert (found.hides, found.do) == ("model", "pass the model's config.json, or its public name, with --model")
     assert hidden(launch, "te") is None
 
 

@@ -115,7 +115,7 @@ def _hidden(launch: Launch, name: str, above: tuple[str, ...]) -> Hidden | None:
         return Hidden("recipe", "the recipe is unknown, and it sets what this launch omits", None, "")
     if FRAMEWORKS[launch.dialect].model_decides and name in OF_MODEL and not launch.model:
         reason = "the launch doesn't show the model's sizes and layers"
-        return Hidden("model", reason, None, "pass the model's config.json with --model")
+        return Hidden("model", reason, None, "pass the model's config.json, or its public name, with --model")
     return None
 
 

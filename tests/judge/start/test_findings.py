@@ -47,6 +47,12 @@ def test_a_refusal_is_a_finding_with_upstreams_condition_and_the_launchs_values(
     assert (one.problem.found, one.problem.wanted) == ("fp16=true, bf16=true", "not (fp16 and bf16)")
 
 
+def test_an_argument_that_a_class_lacks_is_named_with_the_launchs_key() -> None:
+    lacks = BOTH._replace(condition="hasattr(Args, 'fp16')", message="Args() got an unexpected keyword argument 'fp16'")
+    (one,) = found(LAUNCH, judged("0.16.1", (lacks, VALUES)))
+    assert one.problem.wanted == "no fp16, or a release that has it"
+
+
 def test_a_guard_without_a_message_is_told_by_its_condition() -> None:
     (one,) = found(LAUNCH, judged("0.16.1", (IMPL, (("args.transformer_impl", "local"), *VALUES))))
     assert "transformer_impl != 'local'" in one.problem.message

@@ -74,6 +74,8 @@ VERDICTS: list[Row] = [
     ("DCP026", "verl", OF_4, VERL_0_8, "error silent never"),
     ("DCP026", "verl", VERL, VERL_0_8, "fine"),
     ("DCP026", "verl", f"{ACTOR}context_parallel_size=4", VERL_0_8, "not concerned"),
+    ("DCP026", "verl", f"{VERL} {ACTOR}context_parallel_size=4", VERL_0_7, "fine"),  # the key itself is refused
+    ("DCP027", "verl", f"{CRITIC}megatron", VERL_0_7, "all: DCP020"),
     ("DCP027", "verl", f"{CRITIC}megatron", VERL_ON_DEV, "all: DCP027"),
     ("DCP027", "verl", f"{CRITIC}megatron", VERL_ON_DEV, "error crash init"),
     ("DCP027", "verl", f"{CRITIC}fsdp", VERL_ON_DEV, "not concerned"),

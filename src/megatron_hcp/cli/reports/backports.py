@@ -74,7 +74,7 @@ def _mended(item: Lacking, fix: Backport) -> str:
     return f"fixed in {release}" if release else "fixed in no release yet"
 
 
-def count_line(found: Sequence[Lacking], cited: str = "", *, failed: bool = False) -> list[Line]:
+def count_line(found: Sequence[Lacking], cited: str = "") -> list[Line]:
     """A line for each fix that is close to what the launch does and not `cited`; else how many each release lacks."""
     counts = {f"{PACKAGES[item.upstream.package]} {item.release}": len(item.touching) for item in found}
     parts = [f"{name}: {count}" for name, count in counts.items() if count]
@@ -85,7 +85,7 @@ def count_line(found: Sequence[Lacking], cited: str = "", *, failed: bool = Fals
         (item, fix) for item in found if (fix := item.closest) and f"{item.upstream.reference(fix)} " not in f"{cited} "
     ]
     which = ", ".join(parts)
-    if not close and not failed:
+    if not close:
         many = "1 later fix concerns" if total == 1 else f"{total} later fixes concern"
         return [f"note: {many} parts that this launch turns on ({which}): hcp backports"]
     first = (

@@ -144,8 +144,10 @@ def _backports_lines(report: Report) -> list[Line]:
     from megatron_hcp.cli.reports.backports import count_line, fault_lines
 
     found = lacking(launch).lacking
+    if report.failed():  # another release is not chosen before the launch passes
+        return fault_lines(found)
     cited = " ".join(finding.problem.wanted for finding in report.findings)
-    return [*fault_lines(found), *count_line(found, cited, failed=report.failed())]
+    return [*fault_lines(found), *count_line(found, cited)]
 
 
 def headline(report: Report, finding: Finding, text: str) -> Line:

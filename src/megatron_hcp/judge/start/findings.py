@@ -128,7 +128,7 @@ def _short(value: object) -> str:
 
 
 def _finding(launch: Launch, rule: Rule, item: Refused, releases: list[str], *, fixes: bool) -> Finding:
-    guard, values, context = item.guard, item.refusal.values, item.context.around
+    guard, values = item.guard, item.refusal.values
     shown = [f"{spot.key}={_short(value)}" for spot, (_, value) in zip(item.spots, values)]
     shown += [f"{spot.key}={_short(written_value(launch, spot))}" for spot in item.spots[len(values) :]]
     more = f" and {len(shown) - _MOST_VALUES} more" if len(shown) > _MOST_VALUES else ""
@@ -136,7 +136,7 @@ def _finding(launch: Launch, rule: Rule, item: Refused, releases: list[str], *, 
     problem = Problem(
         message=f"{guard.function} refuses it{_by(item, releases)}: {said}",
         found=", ".join(shown[:_MOST_VALUES]) + more,
-        wanted=guard.condition + (f" where {' and '.join(context)}" if context else ""),
+        wanted=_wanted(item),
         facts=tuple(dict.fromkeys(spot.fact or spot.key for spot in item.spots)),
         location=next((spot.location for spot in item.spots if spot.location is not None), None),
         fixes=_fixes(launch, item) if fixes else (),
@@ -146,6 +146,13 @@ def _finding(launch: Launch, rule: Rule, item: Refused, releases: list[str], *, 
     return Finding(
         rule, problem, rule.severity, rule.effect, rule.stage, keys, problem.location, role=launch.reading.role
     )
+
+
+def _wanted(item: Refused) -> str:
+    if is_of_a_name(item.guard) and item.spots:
+        return f"no {item.spots[0].key}, or a release that has it"
+    context = item.context.around
+    return item.guard.condition + (f" where {' and '.join(context)}" if context else "")
 
 
 def _message_of(item: Refused) -> str:

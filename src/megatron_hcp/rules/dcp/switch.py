@@ -47,8 +47,9 @@ def _both_names(v: View) -> Problem | None:
 
 def _unknown_to_verl(v: View) -> Problem | None:
     """The problem if verl lacks the switch, or its megatron-core names it differently."""
-    if not v.at_least("verl", "0.8"):
-        message, wanted = "verl has no such key: start-up fails", "verl 0.8 or newer"
+    is_a_key = v.at_least("verl", "0.8")
+    if not is_a_key:
+        message, wanted = "verl has no such key: start-up fails", "verl 0.8 or newer, or none of its keys"
     elif v.at_least("verl", "0.9") or v.mcore_branch == "dev":
         return None  # from 0.9 on verl looks for the scheduler first: DCP024
     else:
@@ -59,7 +60,7 @@ def _unknown_to_verl(v: View) -> Problem | None:
         found=f"dynamic_context_parallel with verl {v.verl}",
         wanted=wanted,
         facts=("dynamic_context_parallel", "verl", "mcore"),
-        fixes=(switched_off(v),),
+        fixes=(switched_off(v),) if is_a_key else (),
         effect="crash",
         stage="init",
     )

@@ -7,7 +7,7 @@ from typing import Any
 
 from megatron_hcp.launch.build import build_launch
 from megatron_hcp.rules.dcp.launches import ACTOR, VERL, VERL_0_9
-from megatron_hcp.rules.dcp.view import is_verl
+from megatron_hcp.rules.dcp.view import is_verl, lacks_the_switch
 from megatron_hcp.rules.rule import Example, Fix, Problem, rule
 from megatron_hcp.rules.upstream import DDP, VERL_ENGINE
 from megatron_hcp.rules.view import View
@@ -115,7 +115,7 @@ def static_cp_size_is_1_under_verl(v: View) -> Problem | None:
     at a static size of 1. From 0.9 on the static size shards nothing; it only counts towards DP x CP, and verl's manual
     derives max_seqlen_per_dp_cp_rank from it.
     """
-    if v.cp == 1:
+    if v.cp == 1 or lacks_the_switch(v):
         return None
     old = not v.at_least("verl", "0.9")
     return Problem(
@@ -148,6 +148,8 @@ def models_of_a_worker_agree_on_dynamic_cp(v: View) -> Problem | None:
     Models that share a worker share megatron-core's process groups, which the first engine builds. From 0.9 on the
     reference model follows the actor unless its own key says otherwise; before, its default is off.
     """
+    if lacks_the_switch(v):
+        return None
     wanted = bool(v.dynamic_context_parallel)
     written = {setting.key for setting in v.launch.reading.settings}
     follows = not v.known("verl") or v.at_least("verl", "0.9")

@@ -56,6 +56,11 @@ def is_verl(v: View) -> bool:
     return v.dialect == "verl" and bool(v.get("dynamic_context_parallel"))
 
 
+def lacks_the_switch(v: View) -> bool:
+    """Whether the launch's verl has no dynamic CP: Hydra refuses the key, and DCP020 says so alone."""
+    return v.dialect == "verl" and v.known("verl") and not v.at_least("verl", "0.8")
+
+
 def is_dynamic(v: View) -> bool:
     """Whether dynamic CP is on under any of its names. Requests no fact."""
     return is_hybrid(v) or is_dev(v) or is_verl(v)

@@ -21,6 +21,8 @@ _BRIDGE_READ = (0, 7, 0)
 """The newest Megatron-Bridge whose keys were read."""
 _OPEN = ("env_vars", "dataset")
 """Bridge's sections whose keys depend on more than their classes."""
+_OF_DCP020 = (".dynamic_context_parallel", ".max_seqlen_per_dp_cp_rank")
+"""verl: the switch and its budget; another rule says which releases have it, and that none of the transformer's takes it."""
 _OF_CP = r"\.override_\w+\.|(^|[._])(cp|context_parallel|sequence_parallel)(_|$)"
 
 
@@ -60,6 +62,8 @@ def _by_verl(v: View) -> list[_Rejected]:
     found: list[_Rejected] = []
     added: list[str] = []
     for setting in _overrides(v):
+        if setting.key.endswith(_OF_DCP020) and v.get("dynamic_context_parallel"):
+            continue
         if setting.sign == "" and not config.has(setting.key, release) and not _is_inside(setting.key, added):
             found.append(_Rejected(setting, "missing", release is not None or bool(re.search(_OF_CP, setting.key))))
         elif setting.sign == "+" and config.has_value(setting.key, release):

@@ -16,7 +16,8 @@ _OLDEST = (0, 7, 1)
 
 
 class VerlKey(NamedTuple):
-    """One key: the first and last release that has it, and whether every release gives it a plain value.
+    """One key: the first and last release that has it, those between that lack it, and whether every release gives it
+    a plain value.
 
     A plain value is no null, `???`, list, mapping or reference: Hydra's `+key` refuses to replace it.
     """
@@ -24,6 +25,10 @@ class VerlKey(NamedTuple):
     first: Release
     last: Release
     has_value: bool
+    lacking: tuple[Release, ...] = ()
+
+    def is_in(self, release: Release) -> bool:
+        return self.first <= release <= self.last and release not in self.lacking
 
 
 class VerlConfig(NamedTuple):
@@ -36,7 +41,7 @@ class VerlConfig(NamedTuple):
     def has(self, key: str, release: Release | None) -> bool:
         """Whether the release has the key; for None, whether any release that was read has it."""
         found = self.keys.get(key)
-        return found is not None and (release is None or found.first <= release <= found.last)
+        return found is not None and (release is None or found.is_in(release))
 
     def has_value(self, key: str, release: Release | None) -> bool:
         """Whether the key has a plain value in the release; for None, in all since the oldest supported."""
@@ -58,11 +63,15 @@ def megatron_config() -> VerlConfig:
     for line in body.splitlines():
         parent, _, names = line.partition(": ")
         for written in names.split():
+            written, *holes = written.split("!")
             own, _, span = written.partition("@")
             since, _, until = span.partition("-")
             full = own.removesuffix("=") if parent == "-" else f"{parent}.{own.removesuffix('=')}"
             keys[full] = VerlKey(
-                _release(since) if since else first, _release(until) if until else last, own[-1] == "="
+                _release(since) if since else first,
+                _release(until) if until else last,
+                own[-1] == "=",
+                tuple(map(_release, holes)),
             )
     return VerlConfig(keys, first, last)
 
