@@ -53,8 +53,9 @@ PLAIN = [
     ('A=\npython train.py x $A "$A" y', ["x", "", "y"]),
     ("A=1\nA+=2\npython train.py $A", ["12"]),
     ("A='--b 1'\nA=\"$A --c 2\"\nA+=' --d'\npython train.py $A", ["--b", "1", "--c", "2", "--d"]),
-    ('A="x $B"\nB=2\npython train.py $A $B', ["x", "2"]),
-    ('A=" \\\n  --b 1 \\\n  --c $UNSET2 2 "\nUNSET2=\npython train.py $A', ["--b", "1", "--c", "2"]),
+    ('B=\nA="x $B"\nB=2\npython train.py $A $B', ["x", "2"]),
+    ('if [ -z "$B" ]; then B=2; fi\npython train.py $B', ["2"]),
+    ('UNSET2=\nA=" \\\n  --b 1 \\\n  --c $UNSET2 2 "\npython train.py $A', ["--b", "1", "--c", "2"]),
     ('A=b\nB="$A $A"\npython train.py "$A $B" $A$A', ["b b b", "bb"]),
     ("export A=1 B\nB=2\npython train.py $A $B", ["1", "2"]),
     ("declare -x A=1\nreadonly B=2\npython train.py $A $B", ["1", "2"]),
@@ -151,6 +152,11 @@ def test_words_are_those_of_the_table(script: str, words: list[str]) -> None:
 @rows("script, words", PLAIN)
 def test_bash_makes_the_same_words(script: str, words: list[str]) -> None:
     assert bash_words(script) == words
+
+
+def test_a_name_that_the_script_sets_below_has_the_value_from_outside_where_it_is_read() -> None:
+    assert read_words("A=$B/x; B=/t\npython train.py $A $B") == ["<B is not set in this script>", "/t"]
+    assert read_words("if false; then B=/t; fi; A=$B/x\npython train.py $A") == ["/x"]
 
 
 FLOW = [

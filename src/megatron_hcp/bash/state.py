@@ -69,6 +69,10 @@ def assigned_names(script: Script) -> frozenset[str]:
     return frozenset(name for start, name in script.assigned if _OWN_DEFAULT.match(data, start) is None)
 
 
+def first_places(script: Script) -> dict[tuple[ScriptText, str], int]:
+    return {(script.text, name): start for start, name in reversed(script.assigned)}
+
+
 class State:
     """The variables of a running script, and where it stands."""
 
@@ -99,6 +103,8 @@ class State:
         """Names that are exported before they are set."""
         self.assigned = assigned_names(script)
         """Names that the script appears to set somewhere."""
+        self.first = first_places(script)
+        """By text and name, where the text sets it first."""
         self.used_arguments = self.is_shifted = self.globs_otherwise = self.ends_on_errors = False
         self.tested: set[str] = set()
         """Names that a condition has read before the script sets them: a value that they then get is a default."""
@@ -148,7 +154,7 @@ class State:
         if name in _AT_RUN_TIME:
             carried = name if name in _OF_THE_USER else ""
             return (Hole(f"{name} is known only where the script runs", span, variable=carried),), True
-        if name in self.assigned:
+        if name in self.assigned and not self._is_set_later(name, span):
             return (), False
         outside = name if name.isidentifier() else ""
         if self.sourced is not None:
@@ -157,6 +163,14 @@ class State:
             return (Hole(why, span, outside=outside, taken_in=self.taking),), True
         reason = ByVariable.of(f"{name} is not set in this script", name)
         return (Hole(reason, span, outside=outside),), False
+
+    def _is_set_later(self, name: str, span: Span) -> bool:
+        """Whether the text that reads a name sets it below alone: it then has the value from outside.
+
+        A name that a condition has read is left out: what it then gets is a default.
+        """
+        text, start, _ = span
+        return name not in self.tested and self.first.get((text, name), start) > start
 
     def _argument(self, number: int, span: Span) -> tuple[Value, bool]:
         if number == 0:

@@ -22,7 +22,7 @@ _BRIDGE_READ = (0, 7, 0)
 _OPEN = ("env_vars", "dataset")
 """Bridge's sections whose keys depend on more than their classes."""
 _OF_DCP020 = (".dynamic_context_parallel", ".max_seqlen_per_dp_cp_rank")
-"""verl: the switch and its budget; another rule says which releases have it, and that none of the transformer's takes it."""
+"""verl: the switch and its budget; that rule says which releases have them."""
 _OF_CP = r"\.override_\w+\.|(^|[._])(cp|context_parallel|sequence_parallel)(_|$)"
 
 
