@@ -43,7 +43,11 @@ _EXIT_CODES = (2, 1, 4)
 @click.option("--ignore", metavar="IDS", help="Skip these rules.")
 @click.option("--strict", is_flag=True, help="Also fail on warnings and on error rules that could not be decided.")
 @click.option("--allow-undecided", is_flag=True, help="Exit with 0 instead of 4 when settings could not be seen.")
-@click.option("--skip-unrecognised", is_flag=True, help="Skip files that are no launch, with a note for each.")
+@click.option(
+    "--skip-unrecognised",
+    is_flag=True,
+    help="Skip files that are no launch, with a note for each, and what .hcp.yaml excludes.",
+)
 @click.option("--show", is_flag=True, help="Print the launch as it was read, with origins, instead of checking it.")
 @click.option("--all", "every", is_flag=True, help="With --show: include upstream's defaults.")
 @click.option("--full", is_flag=True, help="With --format json: print everything; nothing is cut.")
@@ -122,6 +126,10 @@ def check(
     walk = walk_of(names, changed)
     if walk is not None:
         names = list(walk.names)
+    elif skip_unrecognised and options.find_project is not None:  # a program named them: a hook
+        from megatron_hcp.project.walk import kept_of
+
+        names = kept_of(names)
     files = [output_of(text) for text in (*outputs, *(f"html={path}" for path in pages))]
     paths = [path for path, _ in files]
     if len(set(paths)) < len(paths):
@@ -154,7 +162,7 @@ def check(
         others = len(touched) - len(results)
         refuse_nothing(walk, results)
     if skip_unrecognised:
-        results = _recognised(results)
+        results = _recognised(results, quiet=quiet)
     if write_baseline:
         results = with_baseline(results, asked)
     elif options.find_project is not None and select is None and ignore is None:
@@ -183,11 +191,11 @@ def _know_guards(*given: tuple[str, str | None]) -> None:
             refuse_unknown_guards(option, names)
 
 
-def _recognised(results: Sequence[TargetResult]) -> list[TargetResult]:
-    """The results but for files that are no launch; a note says of each what it is."""
+def _recognised(results: Sequence[TargetResult], *, quiet: bool) -> list[TargetResult]:
+    """The results but for files that are no launch; a note says of each what it is, unless `quiet`."""
     skipped = [(item.target, item.error.found) for item in results if isinstance(item.error, UnrecognisedError)]
     told = (found if target in found else f"{target}: {found}" for target, found in skipped)
-    say((f"hcp: note: skipped: {line}" for line in told), err=True)
+    say((f"hcp: note: skipped: {line}" for line in told if not quiet), err=True)
     return [item for item in results if not isinstance(item.error, UnrecognisedError)]
 
 

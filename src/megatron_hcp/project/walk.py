@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from operator import attrgetter
 
@@ -35,6 +35,24 @@ def files_below(folder: str) -> list[str]:
     if len(found) > _MOST_FILES:
         raise _too_many(folder, f"{_MOST_FILES:,} scripts and YAML files")
     return found
+
+
+def kept_of(names: Iterable[str]) -> list[str]:
+    """The files but for those that the `.hcp.yaml` above them excludes, themselves or with a folder above them.
+
+    Raises:
+        HcpError: a `.hcp.yaml` cannot be used.
+    """
+    return [name for name in names if not _is_excluded(os.path.abspath(name))]
+
+
+def _is_excluded(path: str) -> bool:
+    config = config_file(os.path.dirname(path))
+    if config is None:
+        return False
+    inside = path_in(config[1], path).split("/")
+    above = ["/".join(inside[:count]) for count in range(1, len(inside) + 1)]
+    return any(matches(name, pattern) for pattern in excluded(config[0]) for name in above)
 
 
 def _too_many(folder: str, what: str) -> HcpError:

@@ -32,6 +32,17 @@ def test_a_fix_is_written_and_the_rest_of_the_file_stays(hcp, tmp_path: Path) ->
     assert after.replace(b" --hierarchical-context-parallel-sizes 4 2", b"") == before != after
 
 
+@pytest.mark.parametrize("more", ["", " --bf16"])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_a_flag_beside_one_that_has_a_line_alone_gets_a_line_alone(hcp, tmp_path: Path, end: str, more: str) -> None:
+    flags = TWO_LEVELS.format(more=more).rstrip("\n").replace(" --", f" \\{end}    --") + end
+    path = tmp_path / "run.sh"
+    path.write_text(flags, newline="")
+    hcp("check", "run.sh", "--fix", "--select", "HCP001", cwd=tmp_path)
+    new = f" \\{end}    --hierarchical-context-parallel-sizes 4 2"
+    assert path.read_bytes().decode() == flags.replace("a2a+p2p", f"a2a+p2p{new}")
+
+
 def test_with_diff_nothing_is_written(hcp, tmp_path: Path) -> None:
     (tmp_path / "run.sh").write_text(TWO_LEVELS.format(more=""))
     done = hcp("check", "run.sh", "--fix", "--diff", "--select", "HCP001", cwd=tmp_path)

@@ -147,3 +147,15 @@ def test_a_folder_shows_of_a_launch_what_is_acted_on(hcp, tmp_path: Path) -> Non
     assert any(": note: " in line for line in alone) and any("TOPO003" in line for line in found)
     assert not any("note: " in line or line.startswith(("not checked", "presumed")) for line in found)
     assert found[-2] == alone[-1]
+
+
+def test_a_hook_that_names_files_passes_over_what_the_repository_excludes(hcp, repo: Path) -> None:
+    (repo / ".hcp.yaml").write_text("exclude: [jobs]\n")
+    hook = ("check", "--skip-unrecognised", "--quiet")
+    done = hcp(*hook, "good.sh", "jobs/bad.sbatch", "ci.yaml", cwd=repo)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert hcp(*hook, "--isolated", "jobs/bad.sbatch", cwd=repo).returncode == 1
+    assert hcp("check", "jobs/bad.sbatch", cwd=repo).returncode == 1, "a person names what to check"
+    (repo / ".hcp.yaml").write_text("exclude: [good.sh]\n")
+    done = hcp(*hook, "good.sh", "jobs/bad.sbatch", cwd=repo)
+    assert done.returncode == 1 and "CP001" in done.stdout

@@ -99,7 +99,8 @@ def _line_of_key(text: str, start: int, end: int, words: list[str]) -> Change:
 
 
 def _insert(launch: Launch, text: str, name: str, value: Any, key: str) -> Change | None:
-    """Next to the nearest setting of the same section: on its line in shell, on a new line in YAML."""
+    """Next to the nearest setting of the same section: on its line in shell unless it has one alone, on a new line in
+    YAML."""
     section = key.rpartition(".")[0]
     beside = [
         setting
@@ -123,6 +124,9 @@ def _insert(launch: Launch, text: str, name: str, value: Any, key: str) -> Chang
     rest = text[end : line_end(text, end)].strip()
     if launch.reading.form == "overrides" and alone and not rest:
         return Change(end, end, newline_of(text, end) + shlex.join(new))
+    above = text[: start - len(before)].rstrip("\r\n")
+    if new and not before.strip() and rest in ("", "\\") and (rest or above).endswith("\\"):
+        return Change(end, end, f" \\{newline_of(text, end)}{before}{shlex.join(new)}")  # a line alone, as it has
     # Removing a flag that isn't there leaves the text unchanged.
     return Change(end, end, " " + shlex.join(new) if new else "")
 
