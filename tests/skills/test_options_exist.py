@@ -28,7 +28,7 @@ OTHERS = frozenset(
 )
 """Options of other programs, which nothing here reads."""
 
-WRITTEN = ("proofs.md", "faults.md")
+WRITTEN = ("faults.md",)
 """Pages that programs write, from rules and runs."""
 
 
