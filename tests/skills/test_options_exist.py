@@ -28,8 +28,9 @@ OTHERS = frozenset(
     " ft-rank-heartbeat-timeout ft-rank_out_of_section_timeout ft-rank_section_timeouts ft-restart-policy ft-segment"
     " ft-storage-health-check-path master-addr master-port max-restarts nnodes node-rank nproc-per-node rdzv-backend"
     " rdzv-endpoint workers-stop-timeout"
-    # git, uv, ray, Bridge's programs
-    " always config device dirty ep extra init is-ancestor locked pp step_func".split()
+    # git, uv, ray, converters and Bridge's programs
+    " always config device direction dirty ep extra init is-ancestor load-dir locked pp reset-iterations save-dir"
+    " step_func".split()
 )
 """Options of other programs, which nothing here reads."""
 
