@@ -90,7 +90,9 @@ def test_verl_aligns_packed_fp8_to_16_and_to_128_times_the_base(upstream: Path) 
 def test_verl_0_9_refuses_means_of_sequences_and_unpacked_data_with_per_token_loss(upstream: Path) -> None:
     texts = by_release(upstream, "verl", ENGINE)
     begins(texts, "calculate_per_token_loss=True requires use_remove_padding=True", "0.9")
-    means = [version for version, text in texts.items() if "loss_agg_mode='seq-mean-token-mean' is incompatible" in text]
+    means = [
+        version for version, text in texts.items() if "loss_agg_mode='seq-mean-token-mean' is incompatible" in text
+    ]
     assert means == [Version("0.9.0")]
 
 
