@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
-from megatron_hcp.cli.explain import page
+from megatron_hcp.cli.explain.command import page
 from megatron_hcp.cli.reports.words import fact_value, finding_text, fix_text
 from megatron_hcp.ground.asked import recording
 from megatron_hcp.ground.errors import HcpError, UnrecognisedError
