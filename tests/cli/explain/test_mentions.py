@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from megatron_hcp.cli.explain.mentions import _mentions_in, defaults_of, mentions_of
+from megatron_hcp.cli.explain.mentions import _mentions_in, defaults_of, mentions_of, tables_about
 from megatron_hcp.validators.program import unit_of
 from support.needs import UPSTREAM
 
@@ -75,7 +75,11 @@ def test_every_refusal_of_the_source_that_reads_a_setting_is_a_mention(release: 
                     wanted.setdefault(node.attr, set()).add(first_words(message))
     assert len(wanted) > 50
     for name in random.Random(int(release[2:4])).sample(sorted(wanted), 20):
-        found = [row.message for row, releases in mentions_of("megatron-lm", name).items() if release in releases]
+        found = [
+            row.message
+            for row, releases in mentions_of(tables_about("megatron-lm", name), name).items()
+            if release in releases
+        ]
         missing = [text for text in wanted[name] - {""} if not any(message.startswith(text) for message in found)]
         assert not missing, (name, missing)
 
@@ -93,7 +97,7 @@ def test_a_fields_default_is_that_of_the_source() -> None:
     }
     known = 0
     for name in random.Random(5).sample(sorted(fields), 20):
-        defaults = defaults_of("megatron-lm", name).items()
+        defaults = defaults_of(tables_about("megatron-lm", name), name).items()
         ours = [value for (kind, value), has in defaults if kind == owner.name and "0.18.2" in has]
         assert ours in ([], [repr(fields[name])]), name  # a table has the fields that start-up reads
         known += len(ours)
@@ -101,4 +105,5 @@ def test_a_fields_default_is_that_of_the_source() -> None:
 
 
 def test_a_setting_nobody_has_is_not_mentioned() -> None:
-    assert mentions_of("megatron-lm", "our_own_option") == {} == defaults_of("megatron-lm", "our_own_option")
+    revisions = tables_about("megatron-lm", "our_own_option")
+    assert mentions_of(revisions, "our_own_option") == {} == defaults_of(revisions, "our_own_option")

@@ -48,3 +48,33 @@ def test_a_name_that_nobody_has_is_one_clear_line(hcp, name: str, said: str) -> 
     done = hcp("explain", name)
     assert done.returncode == 2 and said in done.stderr and len(done.stderr.splitlines()) == 1
     assert len(done.stderr) < 400 and not done.stdout
+
+
+ARGUMENTS = """
+def add_megatron_arguments(parser):
+    group = parser.add_argument_group(title='ours')
+    group.add_argument('--our-own-window', type=int, nargs='+', default=None)
+    return parser
+
+
+def validate_args(args, defaults={}):
+    if args.our_own_window:
+        assert args.context_parallel_size == 1, 'our own window has no context parallelism'
+"""
+
+
+def test_an_option_of_a_fork_is_explained_from_its_code(hcp, tmp_path) -> None:
+    fork = tmp_path / "megatron"
+    for name, text in {
+        "core/package_info.py": "MAJOR = 0\nMINOR = 20\nPATCH = 0\n",
+        "training/arguments.py": ARGUMENTS,
+    }.items():
+        (fork / name).parent.mkdir(parents=True)
+        (fork / name).write_text(text)
+    lines = hcp("explain", "--our-own-window", "--upstream", tmp_path).stdout.splitlines()
+    assert "- megatron-lm 0.20.0 of --upstream: --our-own-window, int, one or more" in lines
+    at = lines.index("- 0.20.0 of --upstream, where our_own_window")
+    assert lines[at + 1] == "  needs context_parallel_size == 1"
+    assert hcp("explain", "--our-own-window").returncode == 2
+    done = hcp("explain", "--our-own-window", "--upstream", tmp_path / "nothing")
+    assert done.returncode == 2 and len(done.stderr.splitlines()) == 1

@@ -26,13 +26,15 @@ if TYPE_CHECKING:
 @click.option("--all", "every", is_flag=True, help="Print one page for every rule.")
 @click.option("-o", "folder", metavar="DIR", help="With --all: write the pages to DIR as Markdown, with an index.")
 @format_option("text", "json")
-def explain(ids: Sequence[str], every: bool, folder: str | None, fmt: str) -> None:
+@click.option("--upstream", "trees", multiple=True, metavar="[NAME=]DIR", help="Of an option: what this code says.")
+def explain(ids: Sequence[str], every: bool, folder: str | None, fmt: str, trees: tuple[str, ...]) -> None:
     """Explain a rule, or an option of upstream's.
 
     A rule's page says why it holds, its symptom, and where upstream says so. An option's, such as --cp-comm-type or
     model.cp_comm_type, says which releases have it, and what their start-up checks of it. Without arguments: all rules.
     """
     from megatron_hcp.cli.explain.guards import guards_in
+    from megatron_hcp.launch.upstream import upstreams_of
     from megatron_hcp.rules.registry import BY_ID, RULES, rule_of
     from megatron_hcp.rules.rule import START
 
@@ -43,10 +45,11 @@ def explain(ids: Sequence[str], every: bool, folder: str | None, fmt: str) -> No
         return
     options = [name for name in ids if name.upper() not in BY_ID and not _is_id(name)]
     ids = [name for name in ids if name not in options]
+    upstream = upstreams_of(trees) if trees else ()
     if options and fmt == "text":
         from megatron_hcp.cli.explain.option import option_named, option_page
 
-        say("\n\n".join(option_page(option_named(name)) for name in options).split("\n"))
+        say("\n\n".join(option_page(option_named(name, upstream)) for name in options).split("\n"))
         if not ids:
             return
         say([""])
@@ -57,7 +60,7 @@ def explain(ids: Sequence[str], every: bool, folder: str | None, fmt: str) -> No
         from megatron_hcp.cli.explain.option import option_json, option_named
         from megatron_hcp.cli.reports.json import dump
 
-        found = [option_json(option_named(name)) for name in options]
+        found = [option_json(option_named(name, upstream)) for name in options]
         rows = [_rule_json(rule) for rule in rules]
         print(dump({"schema": "hcp.explain/2", "rules": rows, "guards": [], "options": found}))
     elif every or ids:

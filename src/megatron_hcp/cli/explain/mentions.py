@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
@@ -36,34 +36,39 @@ class _Block(NamedTuple):
     reads: bool
 
 
-def mentions_of(repo: str, name: str) -> dict[Mention, tuple[str, ...]]:
-    """The mentions of a setting in the tables of an upstream, and the releases that have each, oldest first.
+Revisions = Mapping[str, Sequence[Unit]]
+"""The units of an upstream's start-up by revision, oldest first."""
+
+
+def tables_about(repo: str, name: str) -> Revisions:
+    """The units in the tables of an upstream that have a word, in every release."""
+    texts = table_of(repo).units.items()
+    wanted = [unit for unit, text in texts if name in text or name in text.replace("-", "_")]
+    programs = ((release, program_of_release(repo, release)) for release in releases_of(repo))
+    return {release: [*filter(None, map(program.find, wanted))] for release, program in programs if program}
+
+
+def mentions_of(revisions: Revisions, name: str) -> dict[Mention, tuple[str, ...]]:
+    """The mentions of a setting, and the revisions that have each.
 
     `name` is upstream's own, without what it is a part of: `context_parallel_size`, or an environment variable's.
     """
     found: dict[Mention, tuple[str, ...]] = {}
-    units = [unit for unit, text in table_of(repo).units.items() if name in text or name in text.replace("-", "_")]
-    for release in releases_of(repo):
-        program = program_of_release(repo, release)
-        for unit in filter(None, map(program.find, units) if program else ()):
-            for mention in _mentions_in(unit, name):
-                if release not in found.get(mention, ()):
-                    found[mention] = (*found.get(mention, ()), release)
+    for revision, units in revisions.items():
+        for mention in dict.fromkeys(mention for unit in units for mention in _mentions_in(unit, name)):
+            found[mention] = (*found.get(mention, ()), revision)
     return found
 
 
-def defaults_of(repo: str, name: str) -> dict[tuple[str, str], tuple[str, ...]]:
-    """(class, default) of the fields of that name in the tables of an upstream, and the releases that have each."""
+def defaults_of(revisions: Revisions, name: str) -> dict[tuple[str, str], tuple[str, ...]]:
+    """(class, default) of the fields of that name, and the revisions that have each."""
     found: dict[tuple[str, str], tuple[str, ...]] = {}
-    begin = f"{name} = "
-    units = [unit for unit, text in table_of(repo).units.items() if f"\n{begin}" in text]
-    for release in releases_of(repo):
-        program = program_of_release(repo, release)
-        for unit in filter(None, map(program.find, units) if program else ()):
+    for revision, units in revisions.items():
+        for unit in units:
             for line in unit.lines if unit.kind == "class" else ():
-                if line.startswith(begin):
-                    key = (unit.name, line.removeprefix(begin))
-                    found[key] = (*found.get(key, ()), release)
+                if line.startswith(f"{name} = "):
+                    key = (unit.name, line.partition(" = ")[2])
+                    found[key] = (*found.get(key, ()), revision)
     return found
 
 

@@ -8,11 +8,11 @@ from itertools import pairwise
 from textwrap import wrap
 from typing import Any, NamedTuple
 
-from megatron_hcp.cli.explain.mentions import Mention, defaults_of, mentions_of
+from megatron_hcp.cli.explain.mentions import Mention, Revisions, defaults_of, mentions_of, tables_about
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.visible import visible
 from megatron_hcp.launch.dialects.table import FACTS, SHOWN_ROLE, keys_of
-from megatron_hcp.launch.fact import DIALECTS
+from megatron_hcp.launch.fact import DIALECTS, UpstreamTree
 from megatron_hcp.launch.facts.known_keys import section
 from megatron_hcp.launch.facts.option_table import OptionTable, option_table
 from megatron_hcp.rules.registry import RULES
@@ -45,26 +45,54 @@ class ExplainedOption(NamedTuple):
     rules: Sequence[tuple[str, str]]
 
 
-def option_named(written: str) -> ExplainedOption:
+def option_named(written: str, upstream: Sequence[UpstreamTree] = ()) -> ExplainedOption:
     """The option or key as a user writes it: `--moe-paged-stash`, `moe_paged_stash`, `model.moe_paged_stash`.
 
+    What `upstream` names is read instead of the tables of the same repository.
+
     Raises:
-        HcpError: no upstream has it.
+        HcpError: no upstream has it, or a folder holds no validators.
     """
     name = written.lstrip("-+").partition("=")[0].rpartition(".")[2].replace("-", "_")
-    tables = {parser: option_table(file) for parser, file in _PARSERS.items()}
-    mentions = {repo: mentions_of(repo, name) for repo in repositories()} if _NAME.fullmatch(name) else {}
+    parsers = {parser: option_table(file) for parser, file in _PARSERS.items()}
+    trees = {tree.repo: _tree(tree) for tree in upstream if tree.repo in repositories()}
+    units = {repo: trees.get(repo) or tables_about(repo, name) for repo in repositories() if _NAME.fullmatch(name)}
+    mentions = {repo: mentions_of(revisions, name) for repo, revisions in units.items()}
+    takes = [
+        (parser, row.takes, row.revisions)
+        for parser, table in parsers.items()
+        if parser not in trees
+        for row in table.rows.get(name, ())
+    ]
     found = ExplainedOption(
         name,
-        [(parser, row.takes, row.revisions) for parser, table in tables.items() for row in table.rows.get(name, ())],
+        [*_taken_by(trees, name), *takes],
         _keys_of(name),
-        [(repo, kind, value, has) for repo in mentions for (kind, value), has in defaults_of(repo, name).items()],
+        [(repo, *field, has) for repo in units for field, has in defaults_of(units[repo], name).items()],
         {repo: said for repo, said in mentions.items() if said},
         [(rule.id, rule.title) for rule in RULES if _is_about(rule, name)],
     )
     if not (found.takes or found.keys or found.defaults or found.mentions):
-        raise _unknown(written, name, tables)
+        raise _unknown(written, name, parsers)
     return found
+
+
+def _tree(tree: UpstreamTree) -> Revisions:
+    from megatron_hcp.validators.reader.checkout import read_folder, roots_of, texts_of
+
+    roots = roots_of(tree.repo)
+    version, units = read_folder(tree.path, roots, texts_of(tree.path, roots))
+    return {f"{version or 'the code'} of --upstream": [*units.values()]}
+
+
+def _taken_by(trees: Mapping[str, Revisions], name: str) -> Iterator[tuple[str, str, Sequence[str]]]:
+    """What the parsers of trees take after an option: `fitting`'s words for it."""
+    for repo, revisions in trees.items():
+        for revision, units in revisions.items():
+            for line in (line for unit in units if unit.name == "options" for line in unit.lines):
+                names, _, action, kind, count, *_ = f"{line}{chr(9) * 8}".split("\t")
+                if f"--{name.replace('_', '-')}" in names.replace("_", "-").split():
+                    yield repo, "switch" if action.startswith("store_") else f"{count}{kind}", (revision,)
 
 
 def _keys_of(name: str) -> dict[str, list[str]]:
@@ -162,7 +190,7 @@ def _mention_lines(mention: Mention, span: str) -> Iterator[str]:
 
 def _span(repo: str, has: Sequence[str]) -> str:
     """`0.18.0 to dev`, or several such runs."""
-    order = releases_of(repo) if repo in repositories() else tuple(has)
+    order = releases_of(repo)
     places = [order.index(one) for one in has if one in order]
     runs: list[list[int]] = []
     for place in places:
@@ -170,8 +198,10 @@ def _span(repo: str, has: Sequence[str]) -> str:
             runs[-1].append(place)
         else:
             runs.append([place])
+    if not runs:
+        return " and ".join(has)
     said = [order[run[0]] + (f" to {order[run[-1]]}" if len(run) > 1 else "") for run in runs]
-    return ", ".join(said) or f"{has[0]} to {has[-1]}"
+    return ", ".join(said)
 
 
 def _follows(takes: str) -> str:
