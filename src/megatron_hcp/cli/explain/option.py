@@ -25,7 +25,7 @@ _PARSERS = {
     "ms-swift": "framework_options/ms-swift.txt",
 }
 _KEYS = ("bridge", "verl", "nemo-rl")
-_MOST, _WIDTH = 30, 112
+_WIDTH = 112
 _OWNER = re.compile(r"\b(?:self|args)\.")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -143,8 +143,8 @@ def _unknown(written: str, name: str, tables: Mapping[str, OptionTable]) -> HcpE
     )
 
 
-def option_page(option: ExplainedOption) -> str:
-    """The page of an option, in Markdown that reads as plain text."""
+def option_page(option: ExplainedOption, most: int = 30) -> str:
+    """The page of an option, in Markdown that reads as plain text, with so many mentions of each upstream."""
     lines = [f"# {option.name}", ""]
     for parser, takes, revisions in option.takes:
         lines.append(f"- {parser} {_span(parser, revisions)}: --{option.name.replace('_', '-')}, {_follows(takes)}")
@@ -161,13 +161,13 @@ def option_page(option: ExplainedOption) -> str:
         newest = releases_of(repo)[-2:]
         ranked = sorted(said.items(), key=lambda item: (not set(newest) & set(item[1]), _rank(item[0], option.name)))
         function = ""
-        for mention, has in ranked[:_MOST]:
+        for mention, has in ranked[:most]:
             if f"{mention.function} ({mention.path})" != function:
                 function = f"{mention.function} ({mention.path})"
                 lines.append(function)
             lines += _mention_lines(mention, _span(repo, has))
-        if len(ranked) > _MOST:
-            lines += ["", f"{len(ranked) - _MOST} more: --format json"]
+        if len(ranked) > most:
+            lines += ["", f"{len(ranked) - most} more: hcp explain {option.name} --format json"]
     return "\n".join(lines).replace("\n\n\n", "\n\n")
 
 
