@@ -22,8 +22,8 @@ OTHERS = frozenset(
     " threads-per-core wait"
     # torchrun, ft_launcher
     " ft-attribution-analysis-backend ft-attribution-endpoint ft-attribution-llm-api-key-file"
-    " ft-attribution-stop-action ft-checkpoint-iteration-file ft-enable-dist-storage-healthcheck ft-enable-nic-healthcheck"
-    " ft-gpu-memory-reclaim-timeout ft-gpu-memory-tolerance-mb ft-initial-rank-heartbeat-timeout"
+    " ft-attribution-stop-action ft-checkpoint-iteration-file ft-enable-dist-storage-healthcheck"
+    " ft-enable-nic-healthcheck ft-gpu-memory-reclaim-timeout ft-gpu-memory-tolerance-mb ft-initial-rank-heartbeat-timeout"
     " ft-max-no-progress-cycles ft-no-restart-exit-code ft-node-health-check-endpoint ft-per-cycle-applog-prefix"
     " ft-rank-heartbeat-timeout ft-rank_out_of_section_timeout ft-rank_section_timeouts ft-restart-policy ft-segment"
     " ft-storage-health-check-path master-addr master-port max-restarts nnodes node-rank nproc-per-node rdzv-backend"
@@ -35,7 +35,7 @@ OTHERS = frozenset(
 """Options of other programs, which nothing here reads."""
 
 WRITTEN = ("faults.md",)
-"""Pages that programs write, from rules and runs."""
+"""Pages that programs write, from runs."""
 
 
 def options_of(command: click.Command) -> Iterator[str]:
