@@ -24,10 +24,11 @@ OTHERS = frozenset(
     " ft-attribution-analysis-backend ft-attribution-endpoint ft-attribution-llm-api-key-file"
     " ft-attribution-stop-action ft-checkpoint-iteration-file ft-enable-dist-storage-healthcheck"
     " ft-enable-nic-healthcheck ft-gpu-memory-reclaim-timeout ft-gpu-memory-tolerance-mb"
-    " ft-initial-rank-heartbeat-timeout ft-max-no-progress-cycles ft-no-restart-exit-code ft-node-health-check-endpoint ft-per-cycle-applog-prefix"
-    " ft-rank-heartbeat-timeout ft-rank_out_of_section_timeout ft-rank_section_timeouts ft-restart-policy ft-segment"
-    " ft-storage-health-check-path master-addr master-port max-restarts nnodes node-rank nproc-per-node rdzv-backend"
-    " rdzv-endpoint workers-stop-timeout"
+    " ft-initial-rank-heartbeat-timeout ft-max-no-progress-cycles ft-no-restart-exit-code"
+    " ft-node-health-check-endpoint ft-per-cycle-applog-prefix ft-rank-heartbeat-timeout"
+    " ft-rank_out_of_section_timeout ft-rank_section_timeouts ft-restart-policy ft-segment"
+    " ft-storage-health-check-path master-addr master-port max-restarts nnodes node-rank nproc-per-node"
+    " rdzv-backend rdzv-endpoint workers-stop-timeout"
     # git, uv, ray, converters and Bridge's programs
     " always config device direction dirty ep extra init is-ancestor load-dir locked pp reset-iterations save-dir"
     " step_func".split()
