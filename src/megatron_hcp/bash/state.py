@@ -63,14 +63,10 @@ Preset = Callable[[str, Span], Value | None]
 """The value that a variable has from outside, at the place that reads it; None where nothing sets it."""
 
 
-def assigned_names(script: Script) -> frozenset[str]:
-    """The names that a script sets somewhere, but for those that it only gives a default: `A=${A:-x}`."""
-    data = script.text.data
-    return frozenset(name for start, name in script.assigned if _OWN_DEFAULT.match(data, start) is None)
-
-
-def first_places(script: Script) -> dict[tuple[ScriptText, str], int]:
-    return {(script.text, name): start for start, name in reversed(script.assigned)}
+def assigned_names(script: Script) -> dict[str, tuple[ScriptText, int]]:
+    """Where a script first sets each name, but for those that it only gives a default: `A=${A:-x}`."""
+    text, match = script.text, _OWN_DEFAULT.match
+    return {name: (text, start) for start, name in reversed(script.assigned) if match(text.data, start) is None}
 
 
 class State:
@@ -94,17 +90,14 @@ class State:
         self.submitting: Collection[str] = ()  # commands that count although `$(…)` captures what they print
         self.name = f"./{script.text.file.rpartition('/')[2]}"  # `$0`, as seen from the script's folder
         self.file = script.text.file
-        self.is_copied = False
-        """Whether a copy of the script runs, under another name."""
+        self.is_copied = False  # whether a copy of the script runs, under another name
         self._stand_in(self.name, ".")
         self.told: Mapping[str, str] = {}
         """Values that the user states for variables which the script leaves open."""
         self.to_export: set[str] = set()
         """Names that are exported before they are set."""
         self.assigned = assigned_names(script)
-        """Names that the script appears to set somewhere."""
-        self.first = first_places(script)
-        """By text and name, where the text sets it first."""
+        """Where the script first sets a name: above, it has the value from outside, unless a condition has read it."""
         self.used_arguments = self.is_shifted = self.globs_otherwise = self.ends_on_errors = False
         self.tested: set[str] = set()
         """Names that a condition has read before the script sets them: a value that they then get is a default."""
@@ -154,7 +147,8 @@ class State:
         if name in _AT_RUN_TIME:
             carried = name if name in _OF_THE_USER else ""
             return (Hole(f"{name} is known only where the script runs", span, variable=carried),), True
-        if name in self.assigned and not self._is_set_later(name, span):
+        text, place = self.assigned.get(name, (None, 0))
+        if text is not None and (text is not span[0] or place <= span[1] or name in self.tested):
             return (), False
         outside = name if name.isidentifier() else ""
         if self.sourced is not None:
@@ -163,14 +157,6 @@ class State:
             return (Hole(why, span, outside=outside, taken_in=self.taking),), True
         reason = ByVariable.of(f"{name} is not set in this script", name)
         return (Hole(reason, span, outside=outside),), False
-
-    def _is_set_later(self, name: str, span: Span) -> bool:
-        """Whether the text that reads a name sets it below alone: it then has the value from outside.
-
-        A name that a condition has read is left out: what it then gets is a default.
-        """
-        text, start, _ = span
-        return name not in self.tested and self.first.get((text, name), start) > start
 
     def _argument(self, number: int, span: Span) -> tuple[Value, bool]:
         if number == 0:

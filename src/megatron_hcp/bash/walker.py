@@ -12,7 +12,7 @@ from typing import Any
 
 from megatron_hcp.bash.parser.script import parse
 from megatron_hcp.bash.reason import WhyUnknown, of_command
-from megatron_hcp.bash.state import PWD, SOURCE, Preset, State, Var, assigned_names, first_places
+from megatron_hcp.bash.state import PWD, SOURCE, Preset, State, Var, assigned_names
 from megatron_hcp.bash.syntax import CommandSubstitution, Function, Script, Statement, SyntaxNode
 from megatron_hcp.bash.value import Hole, Items, Lit, Part, ScriptText, Span, Value, cut
 from megatron_hcp.ground.secrets import without_secrets
@@ -241,8 +241,7 @@ class Walker(State):
         self._stand_in(path)
         if arguments is not None:
             self.positional = arguments
-        self.assigned |= assigned_names(script)
-        self.first |= first_places(script)
+        self.assigned = assigned_names(script) | self.assigned
         self.pay(len(script.text.data), 40)
         self.shells += 1
         left = self.enter("break", "continue", "return")

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from megatron_hcp.cli.repository.result import Shape, TargetResult
-from megatron_hcp.cli.repository.said import Said, said_of, texts_of
+from megatron_hcp.cli.repository.said import TextParts, said_of, texts_of
 from megatron_hcp.cli.screen import Line, is_terminal, safe_text, say, shown_text, write
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.launch.load import LoadOptions
@@ -30,7 +30,9 @@ def print_results(results: Sequence[TargetResult], fmt: str, shape: Shape) -> No
             write(item.kept.printed if item.kept else printed_of(item, fmt, shape))
     else:
         shown = _shown(results, shape)
-        for text in texts_of(Said(*one.kept.printed) if one.kept else printed_of(one, fmt, shape) for one in shown):
+        for text in texts_of(
+            TextParts(*one.kept.printed) if one.kept else printed_of(one, fmt, shape) for one in shown
+        ):
             write(text)
     if shape.diff:
         for result in results:

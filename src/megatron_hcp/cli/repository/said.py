@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from megatron_hcp.judge.report import Report
 
 
-class Said(NamedTuple):
+class TextParts(NamedTuple):
     """What is printed of one launch, as lines that may be printed as they are.
 
     `heading`: which of a script's launches it is, if it needs one. `nth`: its number and how many they are; `words`:
@@ -31,7 +31,9 @@ class Said(NamedTuple):
     verdict: str
 
 
-def said_of(report: Report, shape: Shape, written: Callable[[Iterable[Line]], str], *, terminal: bool = False) -> Said:
+def said_of(
+    report: Report, shape: Shape, written: Callable[[Iterable[Line]], str], *, terminal: bool = False
+) -> TextParts:
     """A report's parts; `written` makes text of lines."""
     from megatron_hcp.cli.reports import text
     from megatron_hcp.cli.reports.words import judged_lines
@@ -44,11 +46,11 @@ def said_of(report: Report, shape: Shape, written: Callable[[Iterable[Line]], st
     reading, strict = report.launch.reading, shape.strict
     if shape.quiet:
         quiet = written(text.quiet_lines(report, shown, strict=strict))
-        return Said(reading.target, "", (1, 1), "", quiet, "", "")
+        return TextParts(reading.target, "", (1, 1), "", quiet, "", "")
     brief = shape.walk is not None and reading.target in shape.walk.found
     is_ok = report.verdict == "ok" and not report.failed(strict)
     target, words = (written([one]).rstrip("\n") for one in (reading.target, reading.differs))
-    return Said(
+    return TextParts(
         target,
         "" if is_ok else written(text.heading_lines(report)),
         reading.nth,
@@ -59,15 +61,15 @@ def said_of(report: Report, shape: Shape, written: Callable[[Iterable[Line]], st
     )
 
 
-def texts_of(launches: Iterable[Said]) -> Iterator[str]:
+def texts_of(launches: Iterable[TextParts]) -> Iterator[str]:
     """The lines of each target's launches."""
     for _, of_target in groupby(launches, lambda one: one.target):
         yield "".join(_parts(list(of_target)))
 
 
-def _parts(launches: Sequence[Said]) -> Iterator[str]:
+def _parts(launches: Sequence[TextParts]) -> Iterator[str]:
     said: set[str] = set()
-    agreeing: list[Said] = []
+    agreeing: list[TextParts] = []
     has_judged = False
     for one in launches:
         body = _not_said(one.body, said)
@@ -87,7 +89,7 @@ def _parts(launches: Sequence[Said]) -> Iterator[str]:
         yield _verdict(agreeing)
 
 
-def _verdict(agreeing: Sequence[Said]) -> str:
+def _verdict(agreeing: Sequence[TextParts]) -> str:
     first, last = agreeing[0], agreeing[-1]
     if not first.verdict:
         return ""
