@@ -43,6 +43,7 @@ _PROGRAMS = frozenset(
     "whoami xargs [ : true false cd".split()
 )
 """Commands that a file which nobody reads defines no functions of, most likely."""
+_OF_A_NODE = frozenset(("hostname", "nvidia-smi", "ps", "mktemp"))
 _OF_FILES = frozenset("-b -c -d -e -f -g -h -k -p -r -s -t -u -w -x -G -L -N -O -S -ef -nt -ot -v -R".split())
 """Operators of conditions whose answer hangs on where they are asked."""
 
@@ -50,22 +51,25 @@ _OF_FILES = frozenset("-b -c -d -e -f -g -h -k -p -r -s -t -u -w -x -G -L -N -O 
 def run_time(w: Walker, nodes: Sequence[SyntaxNode], start: int, end: int, is_anywhere: bool = False) -> RunTime | None:
     """The text [start, end), whose syntax is `nodes`; None where the job would not run it as the script does.
 
-    Only what a job's script does itself is done by the script that replaces it too: nothing that it hands to another
-    shell, which may run elsewhere, but for conditions that ask for variables alone. `is_anywhere`: what the text asks
-    is the same where the script itself runs and in the job.
+    Only what runs where a job's script does is run by the script that replaces it too: of what it hands to a container
+    or to another machine, conditions that ask for variables alone. In a step of the job, the first node's answer holds,
+    if the commands are such as print the same on all. `is_anywhere`: what the text asks is the same where the script
+    itself runs and in the job.
     """
     text = w.source.data[start:end].decode("utf-8", "replace")
     is_plain = not any(mark in text for mark in w.source.marks) and not (text[:1] == "`" and "\\" in text)
-    is_elsewhere = not is_anywhere and (not w.is_copied or w.other_shells > 0)
+    is_elsewhere = not is_anywhere and (not w.is_copied or w.elsewhere > 0)
     if not is_plain or "IFS" in w.vars or w.globs_otherwise or (is_elsewhere and not _asks_for_variables(nodes)):
         return None
     names = _read(w, nodes)
-    if names is None or SOURCE in names:
+    if names is None or SOURCE in names or (w.steps_around and not is_anywhere and not _is_same_on_all(nodes)):
         return None
     place = w.vars[PWD].value or ()
     stays = len(place) == 1 and isinstance(place[0], Hole) and place[0].below == "."
     variables = {name: _told(w, name) or w.vars[name] for name in sorted(names) if name in w.vars or name in w.told}
     if _with_credentials(w, variables) or any(_may_be_set(w, name) for name in names - variables.keys()):
+        return None
+    if _is_of_written(w, "\n".join((text, *(one for var in variables.values() for one in _texts(var))))):
         return None
     return RunTime(text, variables, None if stays or is_elsewhere else place, frozenset(names))
 
@@ -161,6 +165,17 @@ def _texts(var: Var) -> Iterator[str]:
         elif isinstance(part, tuple) and not isinstance(part, Hole | Unseen):
             yield "".join(one.text for one in part if isinstance(one, Lit))
             pending += part
+
+
+def _is_of_written(w: Walker, text: str) -> bool:
+    """Whether a text names a file that the script itself writes first, which the job does not."""
+    names = "|".join(re.escape(name) for name in w.changed if not name.startswith("/dev/"))
+    return bool(names) and re.search(rf"(?<![\w.-])(?:{names})(?![\w-])", text) is not None
+
+
+def _is_same_on_all(nodes: Sequence[SyntaxNode]) -> bool:
+    """Whether commands print the same on every node of a job, whose folders are shared."""
+    return all(one.name in _PROGRAMS - _OF_A_NODE for one in _below(nodes) if isinstance(one, Command))
 
 
 def _told(w: Walker, name: str) -> Var | None:

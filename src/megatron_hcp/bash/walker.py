@@ -71,7 +71,7 @@ class Walker(State):
         self.files, self.changed, self.made = dict[str, Value](), dict[str, str](), set[str]()
         self.doubts: list[str] = []
         """The undecidable conditions under which the script reaches its current place."""
-        self.nesting = self.calls = self.shells = self.other_shells = 0
+        self.nesting = self.calls = self.shells = self.other_shells = self.elsewhere = self.steps_around = 0
         self.spoiled = self.exports_all = self.is_cut_short = False
         self.locals: list[dict[str, Var | None]] = []
 

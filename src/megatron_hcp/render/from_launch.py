@@ -138,7 +138,8 @@ class _JobReader(Taken):
             self.take("nodes", default, slurm)
             return
         gpus, of_node = sbatch.get("gpus"), self.launch.facts.get("gpus_per_node")
-        may_be_more = not _TAKES_NODES.isdisjoint(srun | sbatch)
+        asked = {name for name, fact in (srun | sbatch).items() if (name, str(fact.value)) != ("ntasks", "1")}
+        may_be_more = not _TAKES_NODES.isdisjoint(asked)
         if gpus is not None:
             may_be_more |= of_node is None or gpu_count(str(gpus.value)) != of_node.value
         if slurm is None and default == 1 and sbatch and not may_be_more:

@@ -21,6 +21,10 @@ _WRAPPERS_NAMES = (
 )
 WRAPPERS = frozenset(_WRAPPERS_NAMES.split())
 """Programs that start another program, named later among their arguments."""
+_HERE = frozenset(
+    "nohup time exec timeout numactl mpirun mpiexec stdbuf taskset nice ionice setsid command unbuffer chrt prlimit".split()
+)
+"""Those that start it on the same machine, or in a step of the job, and outside of any container."""
 _PYTHON = re.compile(r"(?:python[\d.]*|pypy3?)$")
 _STARTS_ITS_FIRST_ARGUMENT = {"hcp.integrations.megatron", "megatron_hcp.integrations.megatron"}
 """Our module that puts dynamic CP into a training script; the shorter name is that of 0.1.0."""
@@ -97,6 +101,17 @@ def take_apart(items: Items, context: StartContext, span: Span) -> Started | Han
         else:
             return None
     return None
+
+
+def is_here(items: Items, context: StartContext) -> bool:
+    """Whether what the words start sees the files and commands of the job's own script: on its first node at least."""
+    apart = ("container", "docker.", ".environment")
+    return (
+        not any(_name(item) in WRAPPERS - _HERE for item in items)
+        and not any(part in option for option in context.options for part in apart)
+        and not {"srun", "docker", "env"} & context.hidden.keys()
+        and context.start != "ray"
+    )
 
 
 def _text(item: Item) -> str:

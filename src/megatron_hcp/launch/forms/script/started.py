@@ -65,6 +65,8 @@ class Handed(NamedTuple):
     is_job: bool = False
     arguments: Items = ()
     """What the script gets as $1, $2, …"""
+    is_here: bool = False
+    """Whether it sees the files and commands of the script that starts it."""
 
 
 class ContainerStart(NamedTuple):
