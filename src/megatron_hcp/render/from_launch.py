@@ -57,6 +57,8 @@ class Stated(NamedTuple):
     site: dict[str, Any]
     origins: dict[str, str]
     words: tuple[TakenWord, ...]
+    setup: tuple[tuple[str, str], ...] = ()
+    """Lines of its script that set up the software, each with its place."""
 
 
 def stated_by(launch: Launch, in_pods: bool = False) -> Stated:
@@ -70,10 +72,10 @@ def stated_by(launch: Launch, in_pods: bool = False) -> Stated:
         reader.steps(in_pods)
         reader.launcher()
         take_environment(launch, reader)
-        take_commands(launch, reader)
+        take_commands(launch, reader, in_pods)
     name = only_start(launch) or reader.start or reader.start_of_mpi()
     start = name if name in STARTS else None
-    return Stated(start, reader.site, reader.origins, tuple(reader.words))
+    return Stated(start, reader.site, reader.origins, tuple(reader.words), tuple(reader.setup))
 
 
 def with_project(stated: Stated, launch: Launch) -> Stated:

@@ -22,7 +22,7 @@ _WRAPPERS_NAMES = (
 WRAPPERS = frozenset(_WRAPPERS_NAMES.split())
 """Programs that start another program, named later among their arguments."""
 _HERE = frozenset(
-    "nohup time exec timeout numactl mpirun mpiexec stdbuf taskset nice ionice setsid command unbuffer chrt prlimit".split()
+    "nohup time exec timeout numactl mpirun mpiexec stdbuf taskset nice ionice setsid command unbuffer chrt".split()
 )
 """Those that start it on the same machine, or in a step of the job, and outside of any container."""
 _PYTHON = re.compile(r"(?:python[\d.]*|pypy3?)$")

@@ -130,7 +130,8 @@ class Followed:
             if self._entered is not None and (folder := _folder(walker)) != self._entered:
                 inside = found.context.with_options("shell", (Option("folder", folder, span, "cd"),), None)
                 found = found._replace(context=inside)
-            self.launches.append(Launched(found, walker.environment(), walker.doubts[-1] if walker.doubts else None))
+            doubt = walker.doubts[-1] if walker.doubts else None
+            self.launches.append(Launched(found, walker.environment(), doubt, tuple(walker.setup)))
             walker.found += 1
         started = tuple(self.launches[count:])
         if (word := argument_of(items)) is None:
