@@ -28,8 +28,8 @@ OTHERS = frozenset(
 )
 """Options of other programs, which nothing here reads."""
 
-WRITTEN = ("proofs.md", "faults.md")
-"""Pages that programs write, from rules and runs."""
+WRITTEN = ("faults.md",)
+"""Pages that programs write, from runs."""
 
 
 def options_of(command: click.Command) -> Iterator[str]:
