@@ -293,23 +293,3 @@ def test_the_verdict_names_the_rank_and_not_the_task_of_its_launcher(ended):
     """The job's own triage has its folder alone, whose logs have labels of tasks: with torchrun these are no ranks."""
     _, verdict, out = ended(f"import sys; sys.exit({TORCHRUN_ENDS!r})", start="torchrun", gpus_per_node=2)
     assert verdict["reason"].startswith("rank 1 on n1 exited with 1 (the program raised RuntimeError: no luck"), out
-
-
-def test_a_job_whose_ft_launcher_asks_for_no_other_start_is_not_requeued(ended):
-    """It saved and may be requeued; the launcher has seen several starts of it, and says that one more is of no use."""
-    saves = (
-        "import pathlib, sys; f = pathlib.Path('ck/latest_checkpointed_iteration.txt'); f.parent.mkdir(exist_ok=True)\n"
-    )
-    saves += "f.write_text('2'); print(' iteration        2/       3 |'); sys.exit(93)"
-    _, verdict, out = ended(saves, start="ft_launcher", requeue=2, checkpoints="ck")
-    assert (verdict["status"], verdict["next"]) == ("failed", "none"), out
-    assert "ft_launcher found that another start would not help" in verdict["reason"]
-
-
-def test_another_exit_code_of_ft_launcher_leads_to_another_start(ended):
-    saves = (
-        "import pathlib, sys; f = pathlib.Path('ck/latest_checkpointed_iteration.txt'); f.parent.mkdir(exist_ok=True)\n"
-    )
-    saves += "f.write_text('2'); print(' iteration        2/       3 |'); sys.exit(1)"
-    _, verdict, out = ended(saves, start="ft_launcher", requeue=2, checkpoints="ck")
-    assert (verdict["status"], verdict["next"]) == ("failed", "requeue"), out

@@ -294,12 +294,3 @@ def test_slimes_cluster_is_the_allocation(rendered):
     text = f"#!/bin/bash\n#SBATCH -N 2\n#SBATCH --gres=gpu:h100:4\nray job submit -- python3 train.py {words}\n"
     done = rendered(text=text)
     assert "#SBATCH --nodes=2  # train.sbatch:2" in done.stdout and '"gpus_per_node": 4,' in done.stdout, done.stderr
-
-
-@pytest.mark.parametrize(("asked", "is_one_node"), [("-n 1", True), ("--ntasks=2", False)])
-def test_one_task_is_on_one_node(rendered, asked, is_one_node):
-    """Slurm gives a script that asks for nothing else one node; for more tasks it may give more."""
-    start = "torchrun --nproc_per_node 2 pretrain_gpt.py --context-parallel-size 2 --seq-length 8192\n"
-    done = rendered(text=f"#!/bin/bash\n#SBATCH {asked}\n#SBATCH --gres=gpu:2\n{start}")
-    assert ("#SBATCH --nodes=1 " in done.stdout) is is_one_node, done.stderr
-    assert ("not stated: nodes" in done.stderr) is not is_one_node

@@ -195,7 +195,7 @@ def _eval(w: Walker, items: Items, prefix: Prefix, span: Span) -> Status:
 
 def note_setup(w: Walker, span: Span) -> None:
     """Records a command that sets up the software of its shell."""
-    from megatron_hcp.bash.setup import setup_line  # only a script that does so needs it
+    from megatron_hcp.bash.run_time import setup_line  # only a script that does so needs it
 
     if w.printed is None and not w.doubts and not w.elsewhere and (line := setup_line(w, span)) not in w.setup:
         w.setup.append(line)

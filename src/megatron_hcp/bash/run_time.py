@@ -1,4 +1,5 @@
-"""What only the running job can know, as the script's own text with what that reads: `$(find …)`, `if [ -f … ]`."""
+"""What only the running job can know, as the script's own text with what that reads: `$(find …)`, `if [ -f … ]`; and
+the commands that set up the software of a shell, which a job repeats."""
 
 from __future__ import annotations
 
@@ -22,9 +23,10 @@ from megatron_hcp.bash.syntax import (
     Statement,
     SyntaxNode,
 )
-from megatron_hcp.bash.value import Field, Hole, Lit, Maybe, OneOf, Span, Unseen
+from megatron_hcp.bash.value import Field, Hole, Lit, Maybe, OneOf, Span, Unseen, text_of
 from megatron_hcp.bash.walker import Walker
-from megatron_hcp.ground.secrets import is_secret_name
+from megatron_hcp.ground.record import NamedTuple
+from megatron_hcp.ground.secrets import is_secret_name, without_secrets
 
 _PURE = (Condition, ArithmeticCommand, Negation, AndOr)
 """Conditions that change nothing, but for what is in their arithmetic."""
@@ -46,6 +48,21 @@ _PROGRAMS = frozenset(
 _OF_A_NODE = frozenset(("hostname", "nvidia-smi", "ps", "mktemp"))
 _OF_FILES = frozenset("-b -c -d -e -f -g -h -k -p -r -s -t -u -w -x -G -L -N -O -S -ef -nt -ot -v -R".split())
 """Operators of conditions whose answer hangs on where they are asked."""
+
+_HOOK = (
+    r"\$\([\w./~${}-]*(?:conda|mamba|micromamba) (?:info --base|shell\.(?:bash|posix) hook|"
+    r"shell hook (?:-s|--shell)[ =](?:bash|posix))(?: 2> ?/dev/null)?\)"
+)
+"""What conda and its kin print for the shell that asks: a folder, or the definition of `conda activate`."""
+_HELD = rf'(?:[\w./+=:@%~-]|\$\w+|\$\{{\w+\}}|"|{_HOOK})+'
+_SETUP = re.compile(
+    rf"(?:(?:module|ml|source|\.) {_HELD}(?: {_HELD})*|(?:conda|mamba|micromamba) (?:de)?activate(?: {_HELD})*|"
+    rf'ulimit(?: [\w-]+)+|eval "?{_HOOK}"?)'
+)
+"""No word that starts another program, writes a file, or is split: only these may stand in the job as they are."""
+_VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
+_PLAIN_VALUE = re.compile(r"[\w./+=:@%-]*")
+_LONGEST = 400
 
 
 def run_time(w: Walker, nodes: Sequence[SyntaxNode], start: int, end: int, is_anywhere: bool = False) -> RunTime | None:
@@ -225,3 +242,43 @@ def _below(nodes: Iterable[SyntaxNode]) -> Iterator[SyntaxNode]:
 def output_of(w: Walker, node: CommandSubstitution) -> RunTime | None:
     """A command whose output is a word, or several."""
     return run_time(w, node.statements, node.start, node.end) if node.statements else None
+
+
+class SetupLine(NamedTuple):
+    """`text`: the command with what the script set before; "" if the job can't have it. `written`: as it stands."""
+
+    text: str
+    written: str
+    span: Span
+
+
+def setup_line(w: Walker, span: Span) -> SetupLine:
+    """A command that sets up the software of its shell, as a job can repeat it."""
+    written = " ".join(span[0].data[span[1] : span[2]].decode("utf-8", "replace").split())
+    is_one = len(written) < _LONGEST and without_secrets(written) == written and written.count('"') % 2 == 0
+    return SetupLine(_filled_in(w, written) if is_one and _SETUP.fullmatch(written) else "", written, span)
+
+
+def _filled_in(w: Walker, written: str) -> str:
+    """A command with the values of the script's own variables; those from outside are the job's too."""
+    for match in _VARIABLE.finditer(written):
+        name = match[1] or match[2]
+        if is_secret_name(name) or name.isdecimal():
+            return ""
+        if name in w.vars or name in w.told:
+            value = text_of(w.lookup(name, w.here)[0])
+            if value is None or not _PLAIN_VALUE.fullmatch(value):
+                return ""
+            written = written.replace(match[0], value) if match[1] else re.sub(rf"\${name}\b", value, written)
+    command, _, path = written.partition(" ")
+    place = w.lookup(PWD, w.here)[0]
+    is_there = len(place) == 1 and isinstance(place[0], Hole) and place[0].below == "."
+    if command in ("source", ".") and not is_there and re.match(r'"?[\w.]', path) and not path.startswith("activate"):
+        folder = text_of(place) or ""
+        quote = path[: path[0] == '"']
+        path = (
+            f"{quote}{folder}/{path.removeprefix(quote)}"
+            if _PLAIN_VALUE.fullmatch(folder) and folder[:1] == "/"
+            else ""
+        )
+    return f"{command} {path}" if path else ""

@@ -14,7 +14,7 @@ from megatron_hcp.ground.place import Location
 from megatron_hcp.ground.record import NamedTuple
 
 if TYPE_CHECKING:
-    from megatron_hcp.bash.setup import SetupLine
+    from megatron_hcp.bash.run_time import SetupLine
     from megatron_hcp.bash.value import Items
 
 Dialect = Literal["mlm", "bridge", "bridge-provider", "verl", "nemo-rl", "ms-swift", "slime"]

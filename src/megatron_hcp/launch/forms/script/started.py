@@ -12,7 +12,7 @@ from megatron_hcp.ground.record import NamedTuple
 from megatron_hcp.launch.forms.script.options import Option
 
 if TYPE_CHECKING:
-    from megatron_hcp.bash.setup import SetupLine
+    from megatron_hcp.bash.run_time import SetupLine
 
 
 class StartContext(NamedTuple):
