@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from megatron_hcp.rules.registry import BY_ID, RULES
+from megatron_hcp.skills.card import load_card
 from support.cards import skill_in, step
 
 CLOSE = "<!-- /hcp -->"
@@ -143,3 +144,10 @@ def test_nothing_is_written_through_a_link(hcp, tmp_path: Path) -> None:
     done = hcp("skills", "build", skill)
     assert done.returncode == 2 and "leads elsewhere" in done.stderr
     assert victim.read_text() == f"<!-- hcp:steps -->\n{CLOSE}\n"
+
+
+def test_every_skill_of_the_pack_leads_to_its_card(root: Path) -> None:
+    """The card holds rules, claims and proofs; a page that repeated them was read by no agent."""
+    for folder in sorted((root / "skills").iterdir()):
+        assert "(config/card.yaml)" in (folder / "SKILL.md").read_text(encoding="utf-8"), folder.name
+        assert load_card(folder).claims, folder.name
