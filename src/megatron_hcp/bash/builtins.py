@@ -36,7 +36,6 @@ _SILENT_NAMES = (
 SILENT = WORKS | frozenset(_SILENT_NAMES.split())
 """Commands that set no variable; `printf` is missing because `printf -v` sets one."""
 SETS_UP = frozenset("module ml conda mamba micromamba ulimit".split())
-"""Commands that set up the software of a shell."""
 _HARMLESS_SOURCE = (
     r"(^|/)(activate|\.bashrc|\.bash_profile|\.profile|profile|bashrc|conda\.sh|setvars\.sh|set_env\.sh|env|init\.sh|"
     r"modules?\.sh|bash|lmod\.sh)$|^/(etc|usr|opt)/|^/root[/]\.|^~|\.venv/"
@@ -194,7 +193,7 @@ def _eval(w: Walker, items: Items, prefix: Prefix, span: Span) -> Status:
 
 
 def note_setup(w: Walker, span: Span) -> None:
-    """Records a command that sets up the software of its shell."""
+    """Records a command that sets up software."""
     from megatron_hcp.bash.run_time import setup_line  # only a script that does so needs it
 
     if w.printed is None and not w.doubts and not w.elsewhere and (line := setup_line(w, span)) not in w.setup:

@@ -1,5 +1,5 @@
 """What only the running job can know, as the script's own text with what that reads: `$(find …)`, `if [ -f … ]`; and
-the commands that set up the software of a shell, which a job repeats."""
+what sets up the software of a shell."""
 
 from __future__ import annotations
 
@@ -53,13 +53,12 @@ _HOOK = (
     r"\$\([\w./~${}-]*(?:conda|mamba|micromamba) (?:info --base|shell\.(?:bash|posix) hook|"
     r"shell hook (?:-s|--shell)[ =](?:bash|posix))(?: 2> ?/dev/null)?\)"
 )
-"""What conda and its kin print for the shell that asks: a folder, or the definition of `conda activate`."""
 _HELD = rf'(?:[\w./+=:@%~-]|\$\w+|\$\{{\w+\}}|"|{_HOOK})+'
 _SETUP = re.compile(
     rf"(?:(?:module|ml|source|\.) {_HELD}(?: {_HELD})*|(?:conda|mamba|micromamba) (?:de)?activate(?: {_HELD})*|"
     rf'ulimit(?: [\w-]+)+|eval "?{_HOOK}"?)'
 )
-"""No word that starts another program, writes a file, or is split: only these may stand in the job as they are."""
+"""No word in it starts another program or writes a file."""
 _VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 _PLAIN_VALUE = re.compile(r"[\w./+=:@%-]*")
 _LONGEST = 400
@@ -245,7 +244,7 @@ def output_of(w: Walker, node: CommandSubstitution) -> RunTime | None:
 
 
 class SetupLine(NamedTuple):
-    """`text`: the command with what the script set before; "" if the job can't have it. `written`: as it stands."""
+    """`text`: for the job, "" if it can't have it; `written`: as it stands."""
 
     text: str
     written: str
@@ -253,14 +252,13 @@ class SetupLine(NamedTuple):
 
 
 def setup_line(w: Walker, span: Span) -> SetupLine:
-    """A command that sets up the software of its shell, as a job can repeat it."""
     written = " ".join(span[0].data[span[1] : span[2]].decode("utf-8", "replace").split())
     is_one = len(written) < _LONGEST and without_secrets(written) == written and written.count('"') % 2 == 0
     return SetupLine(_filled_in(w, written) if is_one and _SETUP.fullmatch(written) else "", written, span)
 
 
 def _filled_in(w: Walker, written: str) -> str:
-    """A command with the values of the script's own variables; those from outside are the job's too."""
+    """A command with the values of the script's own variables."""
     for match in _VARIABLE.finditer(written):
         name = match[1] or match[2]
         if is_secret_name(name) or name.isdecimal():

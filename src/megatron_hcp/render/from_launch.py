@@ -58,7 +58,7 @@ class Stated(NamedTuple):
     origins: dict[str, str]
     words: tuple[TakenWord, ...]
     setup: tuple[tuple[str, str], ...] = ()
-    """Lines of its script that set up the software, each with its place."""
+    """Lines that set up software, with their places."""
 
 
 def stated_by(launch: Launch, in_pods: bool = False) -> Stated:

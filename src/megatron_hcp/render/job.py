@@ -63,7 +63,7 @@ class Job:
     steps: tuple[str, ...]
     """The steps of a verification; empty for all of them."""
     setup: tuple[tuple[str, str], ...] = ()
-    """Lines of the launch's script that set up the software, each with its place; the first may be that for bash."""
+    """As in `Stated`; the first may be that for bash."""
 
     @property
     def writes_checkpoints(self) -> bool:
@@ -186,7 +186,7 @@ def plan_job(
         model_file: a config.json that the check needs too.
         recipe: the Megatron-Bridge recipe that the check needs too.
         target: where the job runs.
-        setup: lines of the launch's script that it repeats, each with its place.
+        setup: as in `Stated`.
 
     Raises:
         HcpError: required settings are missing (all are listed), or a value cannot be quoted.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import Any
 
 from megatron_hcp.ground.errors import HcpError
@@ -23,12 +23,9 @@ _EXPORT = re.compile(r"\s*(?:export\s+)?([A-Za-z_]\w*)=")
 _PATH = "name its environment with --venv, or its Python with --python"
 _ALONE = "the job runs no command but the training"
 _BETWEEN = "the job starts the training itself, without what a script in between sets or does"
-_NOT_PLAIN = "a word of it is not known, or none that the job can repeat; " + _PATH
+_NOT_PLAIN = f"{_ALONE}, and what surely sets up its software alone; {_PATH}"
 LOGIN = "#!/bin/bash -l"
 _IS_LOGIN = re.compile(r"#!\s*/\S*\bbash\s+(?:-\w*l|--login\b)").match
-_KEYS_HOLD = re.compile(
-    r"(?:module|ml) (?:load|add) [\w./+=:@%-]+(?: [\w./+=:@%-]+)*|(?:source|\.) [\w./+=:@%-]*/bin/activate"
-).fullmatch
 _UV = "state its environment with --venv"
 _OF_THE_JOB = ("SLURM_EXPORT_ENV", "SRUN_CPUS_PER_TASK", "LD_PRELOAD")
 _OF_THE_OPERATOR = ("RANK", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE")
@@ -105,7 +102,7 @@ def take_commands(launch: Launch, taken: Taken, in_pods: bool = False) -> None:
         return
     script = launch.facts.get("script")
     found = preparation_in(text, str(script.value if script is not None else ""), launch.reading.start)
-    lines = _take_setup(launch, taken, in_pods)
+    lines = _take_setup(launch, taken, found.left_out, in_pods)
     for name in ("modules", "venv", "workdir"):
         value: Any = getattr(found, name)
         if value and (name == "workdir" or in_pods or not lines):
@@ -131,30 +128,31 @@ def take_commands(launch: Launch, taken: Taken, in_pods: bool = False) -> None:
         taken.leave(f"export {name}", taken.where(None, number), why)
 
 
-def _take_setup(launch: Launch, taken: Taken, in_pods: bool) -> set[tuple[int, str]]:
-    """Takes the commands that set up the software, in their order, if the keys for modules and a venv do not hold all.
+def _take_setup(launch: Launch, taken: Taken, left: Container[tuple[int, str]], in_pods: bool) -> set[tuple[int, str]]:
+    """Takes what sets up the software, if the keys for modules and a venv do not hold all; `left` is what they don't.
 
-    Returns the (line, command) of those of the script itself, or one that is none for those of others.
+    Returns (line, command) of each, with 0 for the line in another file.
     """
-    own: set[tuple[int, str]] = set()
     if _IS_LOGIN(launch.reading.text or "") and not in_pods:
         taken.setup.append((LOGIN, taken.where(None, 1)))
         taken.words.append(TakenWord(LOGIN, taken.where(None, 1), "carried", "the job's first line"))
-    found = [(line, line.span[0].location(*line.span[1:])) for line in launch.reading.setup]
-    if all(_KEYS_HOLD(line.written) and place.file == launch.reading.target for line, place in found):
-        return own
-    for line, place in found:
-        where = taken.where(Fact(None, "launch", place))
-        own.add((place.line if place.file == launch.reading.target else 0, line.written))
+    found = {}
+    for line in launch.reading.setup:
+        place = line.span[0].location(*line.span[1:])
+        own = place.line if place.file == launch.reading.target else 0
+        found[own, line.written] = line, taken.where(Fact(None, "launch", place))
+    if all(number and (number, written) not in left for number, written in found):
+        return set()
+    for (number, written), (line, where) in found.items():
         if in_pods:
-            if not _KEYS_HOLD(line.written):
-                taken.leave(shortened(line.written), where, "the software is that of the image")
+            if not number or (number, written) in left:
+                taken.leave(shortened(written), where, "the software is that of the image")
         elif line.text:
             taken.setup.append((line.text, where))
-            taken.words.append(TakenWord(shortened(line.written), where, "carried", "before the job's own lines"))
+            taken.words.append(TakenWord(shortened(written), where, "carried", "before the job's own lines"))
         else:
-            taken.leave(shortened(line.written), where, _NOT_PLAIN)
-    return own
+            taken.leave(shortened(written), where, _NOT_PLAIN)
+    return {*found}
 
 
 def _take_folder(launch: Launch, taken: Taken) -> None:

@@ -23,7 +23,6 @@ class Taken:
         self.origins: dict[str, str] = {}
         self.words: list[TakenWord] = []
         self.setup: list[tuple[str, str]] = []
-        """Lines of the launch's script that the job repeats, each with its place."""
 
     def take(self, name: str, value: object, fact: Fact | None = None, *, line: int = 0) -> None:
         """Takes a value for a site key, or records why not."""

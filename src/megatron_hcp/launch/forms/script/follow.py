@@ -17,13 +17,12 @@ from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.launch.comments import acceptances_in
 from megatron_hcp.launch.fact import ALONE, Acceptance, Beside
 from megatron_hcp.launch.forms.kubernetes.sight import applies_input, is_kubernetes
-from megatron_hcp.launch.forms.script.apart import Apart, argument_of, is_below, placeholders_in
+from megatron_hcp.launch.forms.script.apart import Apart, argument_of, is_below, is_here, placeholders_in
 from megatron_hcp.launch.forms.script.commands import take_apart
 from megatron_hcp.launch.forms.script.files import MAX_CHARACTERS, Files
 from megatron_hcp.launch.forms.script.flags import flag_names
 from megatron_hcp.launch.forms.script.options import Option
 from megatron_hcp.launch.forms.script.pbs import pbs_header
-from megatron_hcp.launch.forms.script.place import is_here
 from megatron_hcp.launch.forms.script.ray import GPUS_OF_RAY_SUB, command_of_job, is_of_models, is_ray_sub
 from megatron_hcp.launch.forms.script.slurm import late_directives, sbatch_header, slurm_variable
 from megatron_hcp.launch.forms.script.started import ContainerStart, Handed, Launched, StartContext, Started
