@@ -72,6 +72,16 @@ GOES_ON, ENDS = "requeue", "none"
         ({"code": 134, "has_progress": True, "all_saved": True, "stalled": "it hangs"}, "failed", ENDS, 134),
         ({"code": 17, "all_saved": True, "suspicion": Suspicion("node", ("n2",))}, "failed", GOES_ON, 17),
         ({"code": 1, "has_progress": True, "first": RankExit(137, "3", "n2")}, "failed", GOES_ON, 137),
+        # ft_launcher has tried itself, and says that no start would help; of another launcher it is a code like any
+        ({"code": 93, "has_progress": True, "by_ft_launcher": True}, "failed", ENDS, 93),
+        ({"code": 93, "has_progress": True}, "failed", GOES_ON, 93),
+        (
+            {"code": 93, "by_ft_launcher": True, "first": RankExit(1, "3", "n2"), "has_progress": True},
+            "failed",
+            ENDS,
+            1,
+        ),
+        ({"code": 1, "has_progress": True, "by_ft_launcher": True}, "failed", GOES_ON, 1),
         # 16: again, on another GPU; 17: without the node, if it is known; the limit holds for both
         ({"code": 16}, "failed", GOES_ON, 16),
         ({"code": 16, "suspicion": Suspicion("node", ("n2",))}, "failed", GOES_ON, 16),

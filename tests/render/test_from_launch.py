@@ -53,8 +53,8 @@ def test_options_that_the_job_knows_nothing_of_pass_through(rendered):
 
 def test_modules_environment_folder_and_container_are_those_of_the_launch(rendered):
     script = rendered().stdout
-    assert f"# train.sbatch:{_line('module load')}\nmodule load cuda/12.8\nmodule load nccl\n" in script
-    assert f"# train.sbatch:{_line('source')}\nexport VIRTUAL_ENV=/envs/train\n" in script
+    for line in ("module purge", "module load cuda/12.8 nccl", "source /envs/train/bin/activate", "ulimit -n 65536"):
+        assert f"\n{line} # train.sbatch:{_line(line)}\n" in script
     exports = f"# train.sbatch:{_line('export HF')}\n"
     assert f"{exports}export HF_HOME=/shared/hf\n" in script and f"{exports}export NCCL_IB_HCA=mlx5\n" in script
     assert "--container-image=nvcr.io#nvidia/nemo:25.09" in script and "/shared:/shared,/opt:/opt" in script
@@ -68,7 +68,6 @@ def test_modules_environment_folder_and_container_are_those_of_the_launch(render
         ("changed", "--signal=TERM@900 (train.sbatch:11): B:USR1@900"),
         ("changed", "MASTER_ADDR"),
         ("left out", "export BUILD (train.sbatch): the output of a command in line"),
-        ("left out", "ulimit -n 65536 (train.sbatch:"),
         ("left out", "pip install -e . (train.sbatch:"),
         ("left out", "srun --quiet (train.sbatch:"),
     ],

@@ -35,6 +35,7 @@ _SILENT_NAMES = (
 )
 SILENT = WORKS | frozenset(_SILENT_NAMES.split())
 """Commands that set no variable; `printf` is missing because `printf -v` sets one."""
+SETS_UP = frozenset("module ml conda mamba micromamba ulimit".split())
 _HARMLESS_SOURCE = (
     r"(^|/)(activate|\.bashrc|\.bash_profile|\.profile|profile|bashrc|conda\.sh|setvars\.sh|set_env\.sh|env|init\.sh|"
     r"modules?\.sh|bash|lmod\.sh)$|^/(etc|usr|opt)/|^/root[/]\.|^~|\.venv/"
@@ -184,9 +185,19 @@ def _forget_named(w: Walker, items: Items, prefix: Prefix, span: Span) -> Status
 
 def _eval(w: Walker, items: Items, prefix: Prefix, span: Span) -> Status:
     text = joined(items)
+    if text_of(text) is None:
+        note_setup(w, span)
     if text and not isinstance(text[0], Lit):
         w.takes_in("commands that aren't known", "evaluates", span)
     return w.again(script_text(text, w.source.file)) if w.shells < MAX_SHELLS else None
+
+
+def note_setup(w: Walker, span: Span) -> None:
+    """Records a command that sets up software."""
+    from megatron_hcp.bash.run_time import setup_line  # only a script that does so needs it
+
+    if w.printed is None and not w.doubts and not w.elsewhere and (line := setup_line(w, span)) not in w.setup:
+        w.setup.append(line)
 
 
 def _source(w: Walker, items: Items, prefix: Prefix, span: Span) -> Status:
@@ -204,6 +215,7 @@ def _source(w: Walker, items: Items, prefix: Prefix, span: Span) -> Status:
         if not isinstance(script, str):
             status = w.follow_file(script, below(value) or f"./{shown}", items[1:] or None)
             return True if status is None else status
+    note_setup(w, span)
     if not re.search(_HARMLESS_SOURCE, shown):
         from megatron_hcp.bash.run_time import taking_in  # few scripts need it
 

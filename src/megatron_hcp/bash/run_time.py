@@ -1,4 +1,5 @@
-"""What only the running job can know, as the script's own text with what that reads: `$(find …)`, `if [ -f … ]`."""
+"""What only the running job can know, as the script's own text with what that reads: `$(find …)`, `if [ -f … ]`; and
+what sets up the software of a shell."""
 
 from __future__ import annotations
 
@@ -22,9 +23,10 @@ from megatron_hcp.bash.syntax import (
     Statement,
     SyntaxNode,
 )
-from megatron_hcp.bash.value import Field, Hole, Lit, Maybe, OneOf, Span, Unseen
+from megatron_hcp.bash.value import Field, Hole, Lit, Maybe, OneOf, Span, Unseen, text_of
 from megatron_hcp.bash.walker import Walker
-from megatron_hcp.ground.secrets import is_secret_name
+from megatron_hcp.ground.record import NamedTuple
+from megatron_hcp.ground.secrets import is_secret_name, without_secrets
 
 _PURE = (Condition, ArithmeticCommand, Negation, AndOr)
 """Conditions that change nothing, but for what is in their arithmetic."""
@@ -43,29 +45,47 @@ _PROGRAMS = frozenset(
     "whoami xargs [ : true false cd".split()
 )
 """Commands that a file which nobody reads defines no functions of, most likely."""
+_OF_A_NODE = frozenset(("hostname", "nvidia-smi", "ps", "mktemp"))
 _OF_FILES = frozenset("-b -c -d -e -f -g -h -k -p -r -s -t -u -w -x -G -L -N -O -S -ef -nt -ot -v -R".split())
 """Operators of conditions whose answer hangs on where they are asked."""
+
+_HOOK = (
+    r"\$\([\w./~${}-]*(?:conda|mamba|micromamba) (?:info --base|shell\.(?:bash|posix) hook|"
+    r"shell hook (?:-s|--shell)[ =](?:bash|posix))(?: 2> ?/dev/null)?\)"
+)
+_HELD = rf'(?:[\w./+=:@%~-]|\$\w+|\$\{{\w+\}}|"|{_HOOK})+'
+_SETUP = re.compile(
+    rf"(?:(?:module|ml|source|\.) {_HELD}(?: {_HELD})*|(?:conda|mamba|micromamba) (?:de)?activate(?: {_HELD})*|"
+    rf'ulimit(?: [\w-]+)+|eval "?{_HOOK}"?)'
+)
+"""No word in it starts another program or writes a file."""
+_VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
+_PLAIN_VALUE = re.compile(r"[\w./+=:@%-]*")
+_LONGEST = 400
 
 
 def run_time(w: Walker, nodes: Sequence[SyntaxNode], start: int, end: int, is_anywhere: bool = False) -> RunTime | None:
     """The text [start, end), whose syntax is `nodes`; None where the job would not run it as the script does.
 
-    Only what a job's script does itself is done by the script that replaces it too: nothing that it hands to another
-    shell, which may run elsewhere, but for conditions that ask for variables alone. `is_anywhere`: what the text asks
-    is the same where the script itself runs and in the job.
+    Only what runs where a job's script does is run by the script that replaces it too: of what it hands to a container
+    or to another machine, conditions that ask for variables alone. In a step of the job, the first node's answer holds,
+    if the commands are such as print the same on all. `is_anywhere`: what the text asks is the same where the script
+    itself runs and in the job.
     """
     text = w.source.data[start:end].decode("utf-8", "replace")
     is_plain = not any(mark in text for mark in w.source.marks) and not (text[:1] == "`" and "\\" in text)
-    is_elsewhere = not is_anywhere and (not w.is_copied or w.other_shells > 0)
+    is_elsewhere = not is_anywhere and (not w.is_copied or w.elsewhere > 0)
     if not is_plain or "IFS" in w.vars or w.globs_otherwise or (is_elsewhere and not _asks_for_variables(nodes)):
         return None
     names = _read(w, nodes)
-    if names is None or SOURCE in names:
+    if names is None or SOURCE in names or (w.steps_around and not is_anywhere and not _is_same_on_all(nodes)):
         return None
     place = w.vars[PWD].value or ()
     stays = len(place) == 1 and isinstance(place[0], Hole) and place[0].below == "."
     variables = {name: _told(w, name) or w.vars[name] for name in sorted(names) if name in w.vars or name in w.told}
     if _with_credentials(w, variables) or any(_may_be_set(w, name) for name in names - variables.keys()):
+        return None
+    if _is_of_written(w, "\n".join((text, *(one for var in variables.values() for one in _texts(var))))):
         return None
     return RunTime(text, variables, None if stays or is_elsewhere else place, frozenset(names))
 
@@ -163,6 +183,17 @@ def _texts(var: Var) -> Iterator[str]:
             pending += part
 
 
+def _is_of_written(w: Walker, text: str) -> bool:
+    """Whether a text names a file that the script itself writes first, which the job does not."""
+    names = "|".join(re.escape(name) for name in w.changed if not name.startswith("/dev/"))
+    return bool(names) and re.search(rf"(?<![\w.-])(?:{names})(?![\w-])", text) is not None
+
+
+def _is_same_on_all(nodes: Sequence[SyntaxNode]) -> bool:
+    """Whether commands print the same on every node of a job, whose folders are shared."""
+    return all(one.name in _PROGRAMS - _OF_A_NODE for one in _below(nodes) if isinstance(one, Command))
+
+
 def _told(w: Walker, name: str) -> Var | None:
     return Var((Lit(w.told[name], w.here, False),)) if name in w.told else None
 
@@ -210,3 +241,42 @@ def _below(nodes: Iterable[SyntaxNode]) -> Iterator[SyntaxNode]:
 def output_of(w: Walker, node: CommandSubstitution) -> RunTime | None:
     """A command whose output is a word, or several."""
     return run_time(w, node.statements, node.start, node.end) if node.statements else None
+
+
+class SetupLine(NamedTuple):
+    """`text`: for the job, "" if it can't have it; `written`: as it stands."""
+
+    text: str
+    written: str
+    span: Span
+
+
+def setup_line(w: Walker, span: Span) -> SetupLine:
+    written = " ".join(span[0].data[span[1] : span[2]].decode("utf-8", "replace").split())
+    is_one = len(written) < _LONGEST and without_secrets(written) == written and written.count('"') % 2 == 0
+    return SetupLine(_filled_in(w, written) if is_one and _SETUP.fullmatch(written) else "", written, span)
+
+
+def _filled_in(w: Walker, written: str) -> str:
+    """A command with the values of the script's own variables."""
+    for match in _VARIABLE.finditer(written):
+        name = match[1] or match[2]
+        if is_secret_name(name) or name.isdecimal():
+            return ""
+        if name in w.vars or name in w.told:
+            value = text_of(w.lookup(name, w.here)[0])
+            if value is None or not _PLAIN_VALUE.fullmatch(value):
+                return ""
+            written = written.replace(match[0], value) if match[1] else re.sub(rf"\${name}\b", value, written)
+    command, _, path = written.partition(" ")
+    place = w.lookup(PWD, w.here)[0]
+    is_there = len(place) == 1 and isinstance(place[0], Hole) and place[0].below == "."
+    if command in ("source", ".") and not is_there and re.match(r'"?[\w.]', path) and not path.startswith("activate"):
+        folder = text_of(place) or ""
+        quote = path[: path[0] == '"']
+        path = (
+            f"{quote}{folder}/{path.removeprefix(quote)}"
+            if _PLAIN_VALUE.fullmatch(folder) and folder[:1] == "/"
+            else ""
+        )
+    return f"{command} {path}" if path else ""

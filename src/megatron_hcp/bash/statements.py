@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from megatron_hcp.bash.assign import assign, assigned_value, declaration, fields
-from megatron_hcp.bash.builtins import BUILTINS, SILENT, WORKS, keeps_words
+from megatron_hcp.bash.builtins import BUILTINS, SETS_UP, SILENT, WORKS, keeps_words, note_setup
 from megatron_hcp.bash.conditions import arithmetic_holds, holds
 from megatron_hcp.bash.expand import value
 from megatron_hcp.bash.loops import arm, case, counted_for, decided_by, for_each, while_holds
@@ -42,6 +42,8 @@ from megatron_hcp.bash.walker import Prefix, Status, Walker
 def _command(w: Walker, node: Command) -> Status:
     if node.name in CHANGING and w.printed is None:
         note_changes(w, node)
+    if node.name in SETS_UP:
+        note_setup(w, w.span(node))
     if node.name in SILENT and w.printed is None:
         return True if node.name in WORKS else None
     prefix = {one.name: (assigned_value(w, one), w.span(one)) for one in node.assignments}

@@ -68,10 +68,10 @@ class Walker(State):
         self.stdin: Value | None = None
         self.printed: list[Part] | None = None
         """What a command substitution prints, while one is followed; None outside."""
-        self.files, self.changed, self.made = dict[str, Value](), dict[str, str](), set[str]()
+        self.files, self.changed, self.made, self.setup = dict[str, Value](), dict[str, str](), set[str](), list[Any]()
         self.doubts: list[str] = []
         """The undecidable conditions under which the script reaches its current place."""
-        self.nesting = self.calls = self.shells = self.other_shells = 0
+        self.nesting = self.calls = self.shells = self.other_shells = self.elsewhere = self.steps_around = 0
         self.spoiled = self.exports_all = self.is_cut_short = False
         self.locals: list[dict[str, Var | None]] = []
 
@@ -188,11 +188,11 @@ class Walker(State):
 
     def subshell(self, branch: Callable[[], Status]) -> Status:
         """Follows statements in a subshell: their variables are discarded afterwards."""
-        before = self.vars
-        self.vars = dict(before)
+        before, setup = self.vars, self.setup
+        self.vars, self.setup = dict(before), [*setup]
         outer = self.enter("break", "continue", "return")
         status = branch()
-        self.vars, self.stop, self.left = before, None, outer
+        self.vars, self.stop, self.left, self.setup = before, None, outer, setup
         return status
 
     def shell(self, text: ScriptText, arguments: Items, given: Mapping[str, Var]) -> Status:

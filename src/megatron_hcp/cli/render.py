@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -32,9 +32,6 @@ from megatron_hcp.render.site import ASSUMABLE, KEYS, Settled, SiteKey, load_sit
 from megatron_hcp.render.starts import STARTS, refuse_steps
 from megatron_hcp.render.targets.table import TARGETS, refuse_on, start_on
 from megatron_hcp.render.words import TakenWord
-
-if TYPE_CHECKING:
-    from megatron_hcp.judge.report import Finding, Undecided
 
 _METAVARS = {"size": "N", "count": "N", "time": "TIME", "path": "PATH"}
 _REPEATED = {
@@ -138,7 +135,7 @@ def render(
     hcp render train.sbatch --submit
     hcp render train.sbatch --target jobset --logs /ckpt/logs --mounts ckpt:/ckpt
     """
-    from megatron_hcp.render.findings import findings_in, notes_on
+    from megatron_hcp.render.findings import findings_in, lines_of, notes_on
     from megatron_hcp.render.from_launch import stated_by, with_project
     from megatron_hcp.render.job import plan_job
     from megatron_hcp.render.program import GIVE_ARGUMENTS
@@ -196,7 +193,15 @@ def render(
         if site["job_name"] == "train" and target:
             site["job_name"] = default_name(target)
         job = plan_job(
-            start, site, launch, given, origins=settled.origins, model_file=model_file, recipe=recipe, target=kind
+            start,
+            site,
+            launch,
+            given,
+            origins=settled.origins,
+            model_file=model_file,
+            recipe=recipe,
+            target=kind,
+            setup=stated.setup,
         )
         text = render_job(job) if kind.is_slurm_script else written_on(kind, job, launch)
         _refuse_secrets(text)
@@ -211,7 +216,7 @@ def render(
         notes += _taken(target, stated, settled, accounts)
         notes += notes_on(job, kind)
         notes += [f"note: {visible(note)}" for note in launch.reading.notes]
-        notes += _found(found, undecided)
+        notes += lines_of(found, undecided)
     if output is not None and output != "-" and any(_is_same(target, output) for target in targets):
         raise HcpError(f"found -o {output}, which is the launch itself", wanted="another file", do="use another name")
     if output not in (None, "-"):
@@ -267,18 +272,11 @@ def _taken(target: str, stated: Stated, settled: Settled, accounts: Sequence[Tak
         for name, value in stated.site.items()
         if name in kept and settled.origins.get(name) == stated.origins.get(name)
     ]
+    taken += [f"{len(stated.setup)} setup"] if stated.setup else []
     if taken:
         yield f"taken from {visible(target)}: {', '.join(taken)}"
     for fate, label in (("rewritten", "changed"), ("left out", "left out")):
         yield from (f"{label}: {visible(str(word))}" for word in accounts if word.fate == fate)
-
-
-def _found(found: Sequence[Finding], undecided: Sequence[Undecided]) -> Iterator[str]:
-    """What `hcp check` finds in the job, which is written in any case."""
-    for finding in found:
-        stops = "; the job will stop in phase 0" if finding.severity == "error" else ""
-        yield f"{finding.severity} {finding.id}: {finding.problem.message}{stops}"
-    yield from (f"undecided: {item.reason}; {item.do}" for item in undecided)
 
 
 def _refuse_secrets(script: str) -> None:

@@ -10,6 +10,8 @@ from megatron_hcp.job.exits import RankExit, Suspicion
 
 _RESUME_ELSEWHERE, _FAILED_VALIDATION = 16, 17
 """megatron/core/rerun_state_machine.py: EXIT_CODE_RESUME_TO_DISAMBIGUATE, EXIT_CODE_FAILED_ON_RESULT_VALIDATION."""
+_NO_RESTART = 93
+"""nvidia_resiliency_ext/fault_tolerance/utils.py: DEFAULT_NO_RESTART_EXIT_CODE, of releases after 0.6."""
 VALIDATION_CODES = (_RESUME_ELSEWHERE, _FAILED_VALIDATION)
 _KILLED = 128 + signal.SIGKILL
 _NO_PROGRESS = "no checkpoint was written in this attempt, so it would end the same way again"
@@ -32,6 +34,7 @@ class AttemptEnd(NamedTuple):
     of its iterations; None if nothing says so. `all_saved`: a checkpoint holds the last of them. `steps`: how far it
     got, in words. `cause`: what the logs give as the reason of a failure, or "".
     `lost_node`: Slurm's reason if it ended the job for a failed node, or "". `in_pod`: it ran in Kubernetes.
+    `by_ft_launcher`: that started the ranks; its own exit code may say that no restart would help.
     """
 
     phase: int
@@ -53,6 +56,7 @@ class AttemptEnd(NamedTuple):
     cause: str = ""
     lost_node: str = ""
     in_pod: bool = False
+    by_ft_launcher: bool = False
 
 
 class Outcome(NamedTuple):
@@ -148,6 +152,8 @@ def _failed(ended: AttemptEnd) -> Outcome:
     else:
         refusal = "" if ended.has_progress else _NO_PROGRESS
         refusal = "all of its iterations are done and saved: it would do nothing more" if ended.all_saved else refusal
+    if ended.by_ft_launcher and ended.code == _NO_RESTART:
+        refusal = "ft_launcher found that another start would not help (its exit code 93)"
     refusal = _limit(ended) or refusal
     if refusal:
         return Outcome("failed", "none", code, f"{reason}; {refusal}")

@@ -109,6 +109,7 @@ class JobAttempt:
             # With --no-kill, the training goes on without the node, and may end well.
             lost_node=lost_node(launcher_log) if ended_badly else "",
             in_pod=self.task.in_pod,
+            by_ft_launcher=self.spec.start == "ft_launcher",
         )
         return Verdict(*(self._json(phase, decide(ended._replace(is_preempted=is_so))) for is_so in (False, True)))
 

@@ -14,6 +14,7 @@ from megatron_hcp.ground.place import Location
 from megatron_hcp.ground.record import NamedTuple
 
 if TYPE_CHECKING:
+    from megatron_hcp.bash.run_time import SetupLine
     from megatron_hcp.bash.value import Items
 
 Dialect = Literal["mlm", "bridge", "bridge-provider", "verl", "nemo-rl", "ms-swift", "slime"]
@@ -234,6 +235,8 @@ class Reading(NamedTuple):
     """Further models in the same launch (verl's ref and critic), each with its own reading."""
     items: Items = ()
     """A script's training command: the program's arguments as bash makes them, for `forms.script.arguments`."""
+    setup: tuple[SetupLine, ...] = ()
+    """What the script does before it to set up its software."""
     removed: tuple[str, ...] = ()
     """Keys that Hydra overrides (`~key`) remove: from the launch, and from what its program has by default."""
     beside: Beside = ALONE

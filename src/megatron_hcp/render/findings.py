@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+from collections.abc import Iterator, Sequence
 
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.visible import visible
@@ -55,3 +56,11 @@ def _read_back(launch: Launch, script: str) -> Launch:
     except HcpError:  # its program is one that the script reader does not recognise as a trainer
         return launch
     return build_launch(reading, assumed=assumed, model=launch.model)
+
+
+def lines_of(found: Sequence[Finding], undecided: Sequence[Undecided]) -> Iterator[str]:
+    """What `hcp check` finds in the job, which is written in any case."""
+    for finding in found:
+        stops = "; the job will stop in phase 0" if finding.severity == "error" else ""
+        yield f"{finding.severity} {finding.id}: {finding.problem.message}{stops}"
+    yield from (f"undecided: {item.reason}; {item.do}" for item in undecided)

@@ -57,6 +57,8 @@ class Stated(NamedTuple):
     site: dict[str, Any]
     origins: dict[str, str]
     words: tuple[TakenWord, ...]
+    setup: tuple[tuple[str, str], ...] = ()
+    """Lines that set up software, with their places."""
 
 
 def stated_by(launch: Launch, in_pods: bool = False) -> Stated:
@@ -70,10 +72,10 @@ def stated_by(launch: Launch, in_pods: bool = False) -> Stated:
         reader.steps(in_pods)
         reader.launcher()
         take_environment(launch, reader)
-        take_commands(launch, reader)
+        take_commands(launch, reader, in_pods)
     name = only_start(launch) or reader.start or reader.start_of_mpi()
     start = name if name in STARTS else None
-    return Stated(start, reader.site, reader.origins, tuple(reader.words))
+    return Stated(start, reader.site, reader.origins, tuple(reader.words), tuple(reader.setup))
 
 
 def with_project(stated: Stated, launch: Launch) -> Stated:
@@ -138,7 +140,8 @@ class _JobReader(Taken):
             self.take("nodes", default, slurm)
             return
         gpus, of_node = sbatch.get("gpus"), self.launch.facts.get("gpus_per_node")
-        may_be_more = not _TAKES_NODES.isdisjoint(srun | sbatch)
+        asked = {name for name, fact in (srun | sbatch).items() if (name, str(fact.value)) != ("ntasks", "1")}
+        may_be_more = not _TAKES_NODES.isdisjoint(asked)
         if gpus is not None:
             may_be_more |= of_node is None or gpu_count(str(gpus.value)) != of_node.value
         if slurm is None and default == 1 and sbatch and not may_be_more:

@@ -23,7 +23,7 @@ from megatron_hcp.render.health import HealthCheck, health_checks
 from megatron_hcp.render.program import Lines, cluster_words, launch_words, program_words, saved_to, with_cluster_words
 from megatron_hcp.render.shell_words import dates_in, is_new_each_time
 from megatron_hcp.render.site import BY_NAME, limit_s
-from megatron_hcp.render.starts import STARTS, Start, only_start
+from megatron_hcp.render.starts import STARTS, Start, only_start, title_of
 from megatron_hcp.render.targets.table import SLURM, Target, carried_by, fate_of
 from megatron_hcp.render.values import check_text
 
@@ -62,6 +62,8 @@ class Job:
     """The health checks that every node runs before training."""
     steps: tuple[str, ...]
     """The steps of a verification; empty for all of them."""
+    setup: tuple[tuple[str, str], ...] = ()
+    """As in `Stated`; the first may be that for bash."""
 
     @property
     def writes_checkpoints(self) -> bool:
@@ -170,6 +172,7 @@ def plan_job(
     recipe: str | None = None,
     origins: Mapping[str, str] = MappingProxyType({}),
     target: Target = SLURM,
+    setup: tuple[tuple[str, str], ...] = (),
 ) -> Job:
     """The job that trains a launch, or verifies steps, on a site.
 
@@ -183,6 +186,7 @@ def plan_job(
         model_file: a config.json that the check needs too.
         recipe: the Megatron-Bridge recipe that the check needs too.
         target: where the job runs.
+        setup: as in `Stated`.
 
     Raises:
         HcpError: required settings are missing (all are listed), or a value cannot be quoted.
@@ -211,7 +215,7 @@ def plan_job(
         start=STARTS[start],
         site=site,
         container=container_of(site),
-        title=_title(start, launch, steps),
+        title=title_of(start, launch, steps),
         directives=directives_of(STARTS[start], site, origins),
         origins=origins,
         environment=environment_of(dialect, facts, site["env"] or {}, site, origins),
@@ -228,6 +232,7 @@ def plan_job(
         group_arguments=arguments.group_arguments(facts),
         health=health_checks(site["health"] or ()),
         steps=tuple(steps),
+        setup=setup,
     )
 
 
@@ -292,9 +297,3 @@ def _refuse_contradictions(start: str, site: Mapping[str, Any], launch: Launch |
             wanted="other variables",
             do="leave it out",
         )
-
-
-def _title(start: str, launch: Launch | None, steps: Sequence[str]) -> str:
-    if launch is None:
-        return f"Verification across nodes: {len(steps) or 'all'} steps."
-    return f"Training on the Megatron stack, {launch.dialect}: {STARTS[start].title}."

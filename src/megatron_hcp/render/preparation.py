@@ -23,7 +23,7 @@ _HARMLESS = frozenset(
 _PYTHON = re.compile(r"(?:python[\d.]*|torchrun|ft_launcher)\Z")
 _PREFIXES = frozenset("nsys ncu numactl taskset nice ionice stdbuf perf strace rocprof catchsegv setarch".split())
 """Programs that start another one, which the job does not repeat."""
-HANDS_ON = re.compile(r"(?:srun|mpirun|mpiexec)\b.*\.sh\b", re.S)
+HANDS_ON = re.compile(r"(?:(?:srun|mpirun|mpiexec|bash|sh|source)\b.*|\S*)\.sh\b", re.S)
 """A start that another script stands behind: what that sets or does is not the job's."""
 _PLAIN = re.compile(r"[A-Za-z0-9_./+=:@%~-]{1,4096}")
 

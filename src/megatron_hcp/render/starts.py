@@ -82,3 +82,9 @@ def refuse_steps(targets: Sequence[str], words: Sequence[str]) -> None:
             wanted="a skill, or a step as SKILL:STEP",
             do="see hcp verify --list",
         )
+
+
+def title_of(start: str, launch: Launch | None, steps: Sequence[str]) -> str:
+    if launch is None:
+        return f"Verification across nodes: {len(steps) or 'all'} steps."
+    return f"Training on the Megatron stack, {launch.dialect}: {STARTS[start].title}."

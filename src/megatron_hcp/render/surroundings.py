@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import Any
 
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.secrets import is_secret_name
 from megatron_hcp.ground.visible import visible
-from megatron_hcp.launch.fact import Launch
+from megatron_hcp.launch.fact import Fact, Launch
 from megatron_hcp.launch.forms.kubernetes.sight import is_kubernetes
 from megatron_hcp.launch.forms.script.apart import unfilled_in, without_shown
 from megatron_hcp.render.environment import reserved_in
 from megatron_hcp.render.preparation import HANDS_ON, preparation_in
 from megatron_hcp.render.taken import Taken
 from megatron_hcp.render.values import dashed, shortened
+from megatron_hcp.render.words import TakenWord
 
 _PLACEHOLDER = re.compile(r"(?:(?<![\w-])(--[\w-]+)[ =])?(<([A-Z][A-Z_-]+(?: [\w.-]+)*)>)(\s*(?:\\?$|--))?")
 _EXPORT = re.compile(r"\s*(?:export\s+)?([A-Za-z_]\w*)=")
 _PATH = "name its environment with --venv, or its Python with --python"
 _ALONE = "the job runs no command but the training"
 _BETWEEN = "the job starts the training itself, without what a script in between sets or does"
+_NOT_PLAIN = f"{_ALONE}, and what surely sets up its software alone; {_PATH}"
+LOGIN = "#!/bin/bash -l"
+_IS_LOGIN = re.compile(r"#!\s*/\S*\bbash\s+(?:-\w*l|--login\b)").match
 _UV = "state its environment with --venv"
 _OF_THE_JOB = ("SLURM_EXPORT_ENV", "SRUN_CPUS_PER_TASK", "LD_PRELOAD")
 _OF_THE_OPERATOR = ("RANK", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE")
@@ -91,20 +95,23 @@ def _of_the_operator(name: str) -> bool:
     return name in _OF_THE_OPERATOR or name.startswith("PET_")
 
 
-def take_commands(launch: Launch, taken: Taken) -> None:
+def take_commands(launch: Launch, taken: Taken, in_pods: bool = False) -> None:
     """Takes modules, environment, folder and interpreter; names every other command before the training."""
     text = launch.reading.text or ""
     if is_kubernetes(text):
         return
     script = launch.facts.get("script")
     found = preparation_in(text, str(script.value if script is not None else ""), launch.reading.start)
+    lines = _take_setup(launch, taken, found.left_out, in_pods)
     for name in ("modules", "venv", "workdir"):
         value: Any = getattr(found, name)
-        if value:
+        if value and (name == "workdir" or in_pods or not lines):
             taken.take(name, value, line=getattr(found, f"{name}_line"))
     _take_folder(launch, taken)
     start = launch.reading.start
     for line, command in found.left_out:
+        if (line, command) in lines:
+            continue
         is_start = line == start.line if start is not None else (line, command) == found.left_out[-1]
         why = _BETWEEN if is_start and HANDS_ON.match(command) else _ALONE
         taken.leave(shortened(command), taken.where(None, line), why)
@@ -119,6 +126,33 @@ def take_commands(launch: Launch, taken: Taken) -> None:
     known = {name.removeprefix("env.") for name in (*launch.facts, *launch.unknown)}
     for number, name, why in _not_exported(text, known):
         taken.leave(f"export {name}", taken.where(None, number), why)
+
+
+def _take_setup(launch: Launch, taken: Taken, left: Container[tuple[int, str]], in_pods: bool) -> set[tuple[int, str]]:
+    """Takes what sets up the software, if the keys for modules and a venv do not hold all; `left` is what they don't.
+
+    Returns (line, command) of each, with 0 for the line in another file.
+    """
+    if _IS_LOGIN(launch.reading.text or "") and not in_pods:
+        taken.setup.append((LOGIN, taken.where(None, 1)))
+        taken.words.append(TakenWord(LOGIN, taken.where(None, 1), "carried", "the job's first line"))
+    found = {}
+    for line in launch.reading.setup:
+        place = line.span[0].location(*line.span[1:])
+        own = place.line if place.file == launch.reading.target else 0
+        found[own, line.written] = line, taken.where(Fact(None, "launch", place))
+    if all(number and (number, written) not in left for number, written in found):
+        return set()
+    for (number, written), (line, where) in found.items():
+        if in_pods:
+            if not number or (number, written) in left:
+                taken.leave(shortened(written), where, "the software is that of the image")
+        elif line.text:
+            taken.setup.append((line.text, where))
+            taken.words.append(TakenWord(shortened(written), where, "carried", "before the job's own lines"))
+        else:
+            taken.leave(shortened(written), where, _NOT_PLAIN)
+    return {*found}
 
 
 def _take_folder(launch: Launch, taken: Taken) -> None:

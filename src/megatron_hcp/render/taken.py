@@ -22,6 +22,7 @@ class Taken:
         self.site: dict[str, Any] = {}
         self.origins: dict[str, str] = {}
         self.words: list[TakenWord] = []
+        self.setup: list[tuple[str, str]] = []
 
     def take(self, name: str, value: object, fact: Fact | None = None, *, line: int = 0) -> None:
         """Takes a value for a site key, or records why not."""

@@ -21,7 +21,6 @@ TRAIN = "srun torchrun --nnodes 4 --nproc_per_node 8 pretrain_gpt.py --context-p
             "export WANDB_API_KEY (train.sbatch:LINE): a secret; export it in the shell",
         ),
         ("umask 002", TRAIN, "umask 002 (train.sbatch:LINE)"),
-        ("module purge", TRAIN, "module purge (train.sbatch:LINE)"),
         (
             "",
             "srun nsys profile -o out uv run --no-sync python pretrain_gpt.py --context-parallel-size 2\n",
@@ -120,11 +119,14 @@ def test_the_users_own_folder_is_carried_into_the_job(rendered):
 WORDS = (
     "account=proj partition=batch nodes=4 gpus_per_node=8 gpu_type=h100 exclude=n7,n8 cpus_per_task=14 time=04:00:00 "
     "array_range=0-9%1 signal=900 log_file=logs/%x-%A_%a.log --comment=long-context --mail-type=FAIL exclusive=True "
-    "--mpi=pmix container_image=nvcr.io#nvidia/nemo:25.09 modules venv=/envs/train workdir=/opt/megatron-lm "
+    "--mpi=pmix container_image=nvcr.io#nvidia/nemo:25.09 workdir=/opt/megatron-lm "
     "HF_HOME NCCL_IB_HCA PYTORCH_CUDA_ALLOC_CONF BUILD MASTER_ADDR --signal=TERM@900 --quiet "
     "--num-layers --hidden-size --num-attention-heads --context-parallel-size --seq-length --exit-signal-handler"
 ).split()
-COMMANDS = ("module purge", "ulimit -n 65536", "pip install -e .")
+COMMANDS = (
+    *("module purge", "module load cuda/12.8 nccl", "source /envs/train/bin/activate", "ulimit -n 65536"),
+    "pip install -e .",
+)
 
 
 def fates(text):

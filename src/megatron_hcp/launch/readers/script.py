@@ -172,6 +172,7 @@ def reading_of(script: Followed, training: Training, text: str, target: str, not
         beside=script.files.beside,
         notes=(*reading.notes, *said),
         items=items,
+        setup=launched.setup,
         start=start if start.file == target else None,
     )
     return _in_script(reading, facts.known, unknown, unseen)

@@ -9,8 +9,9 @@ from collections.abc import Collection, Iterator
 from megatron_hcp.bash.value import Field, Items, ScriptText, Span
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.record import NamedTuple
+from megatron_hcp.launch.forms.script.commands import WRAPPERS, name_of
 from megatron_hcp.launch.forms.script.flags import location_of
-from megatron_hcp.launch.forms.script.started import Launched
+from megatron_hcp.launch.forms.script.started import Launched, StartContext
 
 _ARGUMENT = re.compile(r"--[A-Za-z]|[+~]*[A-Za-z_]\w*(\.\w+)+=")
 """An option, or an override of a key with a dot: no command begins like this."""
@@ -143,3 +144,19 @@ def refuse_unfilled(text: str, target: str) -> None:
                 do="replace it",
                 at=(target, number),
             )
+
+
+_HERE = frozenset(
+    "nohup time exec timeout numactl mpirun mpiexec stdbuf taskset nice ionice setsid command unbuffer chrt".split()
+)
+"""Wrappers that start something on the same machine, or in a step of the job, and outside of any container."""
+
+
+def is_here(items: Items, context: StartContext) -> bool:
+    """Whether what the words start sees the files and commands of the job's own script: on its first node at least."""
+    return (
+        not any(name_of(item) in WRAPPERS - _HERE for item in items)
+        and not any("container" in name or name == "srun.environment" for name in context.options)
+        and not {"srun", "env"} & context.hidden.keys()
+        and context.start != "ray"
+    )

@@ -37,7 +37,7 @@ def take_apart(items: Items, context: StartContext, span: Span) -> Started | Han
         return Started(context, None, False, items, span)  # a bare command line in its own file
     while place < len(items):
         item = items[place]
-        name = _name(item)
+        name = name_of(item)
         if not isinstance(item, Field) or not name:
             later = _next_program(items, place + 1)
             parts = item.parts if isinstance(item, Field) else (item,)
@@ -103,7 +103,7 @@ def _text(item: Item) -> str:
     return (item.text or "") if isinstance(item, Field) else ""
 
 
-def _name(item: Item) -> str:
+def name_of(item: Item) -> str:
     """A program's name without its folder, even if the folder is unknown; else ""."""
     if not isinstance(item, Field):
         return ""
@@ -115,7 +115,7 @@ def _name(item: Item) -> str:
 
 
 def _is_bare_script(item: Item) -> bool:
-    return _name(item).endswith(".py")
+    return name_of(item).endswith(".py")
 
 
 def _is_flag(item: Item) -> bool:
@@ -124,12 +124,12 @@ def _is_flag(item: Item) -> bool:
 
 def _next_program(items: Items, start: int, scripts: bool = True) -> int | None:
     for place in range(start, len(items)):
-        name = _name(items[place])
+        name = name_of(items[place])
         if name in ("srun", "env", "torchrun", "ft_launcher", "ray", "uv") or _PYTHON.match(name):
             return place
         if name in _SHELLS and any(_is_command_option(item) for item in items[place + 1 : place + 4]):
             return place
-        if scripts and name in _SHELLS and place + 1 < len(items) and _name(items[place + 1]).endswith(".sh"):
+        if scripts and name in _SHELLS and place + 1 < len(items) and name_of(items[place + 1]).endswith(".sh"):
             return place
         if scripts and name.endswith(".py"):
             return place
@@ -188,7 +188,7 @@ def _torchrun(items: Items, place: int, context: StartContext, span: Span) -> St
         return None
     is_module = bool(names & {"m", "module"})
     script, rest = items[place], place + 1
-    if not is_module and "no_python" in names and _name(script) in _SHELLS:
+    if not is_module and "no_python" in names and name_of(script) in _SHELLS:
         return _shell(items, rest, context)
     if not isinstance(script, Field):
         # An unknown word in the script's position: perhaps options, perhaps the script itself.
@@ -201,7 +201,7 @@ def _torchrun(items: Items, place: int, context: StartContext, span: Span) -> St
 
 
 def _started(context: StartContext, script: Item, is_module: bool, arguments: Items, span: Span) -> Started:
-    name = (script.text if isinstance(script, Field) else None) or _name(script) or None
+    name = (script.text if isinstance(script, Field) else None) or name_of(script) or None
     return _module(context, name, arguments, span) if is_module else Started(context, name, False, arguments, span)
 
 

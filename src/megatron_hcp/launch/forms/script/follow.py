@@ -17,7 +17,7 @@ from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.launch.comments import acceptances_in
 from megatron_hcp.launch.fact import ALONE, Acceptance, Beside
 from megatron_hcp.launch.forms.kubernetes.sight import applies_input, is_kubernetes
-from megatron_hcp.launch.forms.script.apart import Apart, argument_of, is_below, placeholders_in
+from megatron_hcp.launch.forms.script.apart import Apart, argument_of, is_below, is_here, placeholders_in
 from megatron_hcp.launch.forms.script.commands import take_apart
 from megatron_hcp.launch.forms.script.files import MAX_CHARACTERS, Files
 from megatron_hcp.launch.forms.script.flags import flag_names
@@ -118,6 +118,7 @@ class Followed:
         context = self.context.with_environment(prefix) if prefix else self.context
         found = take_apart(items, context, span)
         if isinstance(found, Handed):
+            found = found._replace(is_here=is_here(items, found.context))
             found = self._known_launcher(walker, found, span) or found
         before, count = self._before, len(self.launches)
         self._before = None
@@ -129,7 +130,8 @@ class Followed:
             if self._entered is not None and (folder := _folder(walker)) != self._entered:
                 inside = found.context.with_options("shell", (Option("folder", folder, span, "cd"),), None)
                 found = found._replace(context=inside)
-            self.launches.append(Launched(found, walker.environment(), walker.doubts[-1] if walker.doubts else None))
+            doubt = walker.doubts[-1] if walker.doubts else None
+            self.launches.append(Launched(found, walker.environment(), doubt, tuple(walker.setup)))
             walker.found += 1
         started = tuple(self.launches[count:])
         if (word := argument_of(items)) is None:
@@ -194,6 +196,9 @@ class Followed:
         given = {name: Var(value, None, True, span) for name, (value, span) in handed.context.environment.items()}
         outer, self.context = self.context, handed.context
         shells, entered = walker.other_shells, self._entered
+        places = walker.elsewhere, walker.steps_around
+        walker.elsewhere += not handed.is_here
+        walker.steps_around += handed.context.by_srun or handed.context.doubt is not None
         self._entered = _folder(walker) if handed.text is not None and entered is None else entered
         if handed.is_job:  # its script runs where this one does
             walker.other_shells -= 1
@@ -218,6 +223,7 @@ class Followed:
             return None if handed.path is None else self._file(walker, handed, handed.path, given)
         finally:
             self.context, walker.other_shells, self._entered = outer, shells, entered
+            walker.elsewhere, walker.steps_around = places
 
     def _read_ray_sub(self, walker: Walker, path: Value) -> None:
         """What NeMo-RL's `ray.sub` takes as the GPUs of a node unless the variable GPUS_PER_NODE says it."""

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from megatron_hcp.bash.state import Var
 from megatron_hcp.bash.value import Field, Hole, Item, Items, Span, Unseen, Value
 from megatron_hcp.ground.record import NamedTuple
 from megatron_hcp.launch.forms.script.options import Option
+
+if TYPE_CHECKING:
+    from megatron_hcp.bash.run_time import SetupLine
 
 
 class StartContext(NamedTuple):
@@ -54,6 +58,8 @@ class Launched(NamedTuple):
     environment: dict[str, Var]
     doubt: str | None
     """The condition (undecidable here) under which it is started."""
+    setup: tuple[SetupLine, ...] = ()
+    """The commands before it that set up its software."""
 
 
 class Handed(NamedTuple):
@@ -65,6 +71,8 @@ class Handed(NamedTuple):
     is_job: bool = False
     arguments: Items = ()
     """What the script gets as $1, $2, …"""
+    is_here: bool = False
+    """Whether it sees the files and commands of the script that starts it."""
 
 
 class ContainerStart(NamedTuple):
