@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from itertools import groupby
 
 from megatron_hcp.ground.record import NamedTuple
-from megatron_hcp.judge.possible import possible_releases
 from megatron_hcp.judge.report import Finding
 from megatron_hcp.judge.ruling import Ruling, judge
 from megatron_hcp.judge.run import finding_of, presumed_facts
@@ -48,6 +47,8 @@ def in_some_releases(launch: Launch, rulings: Iterable[Ruling]) -> BySomeRelease
         if all(one.problem is None for one in tried.values()):
             continue
         if package not in possible:  # few launches need it
+            from megatron_hcp.judge.possible import possible_releases
+
             possible[package] = possible_releases(launch, package)
         tried = {release: tried[release] for release in possible[package]}
         finding = _in_some(launch, ruling, tried)
