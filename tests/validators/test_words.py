@@ -18,7 +18,25 @@ from megatron_hcp.validators.program import StartProgram
 from megatron_hcp.validators.trees import tree_of
 from megatron_hcp.validators.values import NOT_READ, STUMBLES, NotKnown, Symbol, Thing
 
-VALUES = (0, 1, 2, 8, 1.5, "a", "p2p", "", None, True, False, NOT_READ, STUMBLES, (1, 2), [1, 2], [], Symbol("x.y"))
+VALUES: tuple[Any, ...] = (
+    0,
+    1,
+    2,
+    8,
+    1.5,
+    "a",
+    "p2p",
+    "",
+    None,
+    True,
+    False,
+    NOT_READ,
+    STUMBLES,
+    (1, 2),
+    [1, 2],
+    [],
+    Symbol("x.y"),
+)
 PROGRAM = StartProgram("", "", lambda name: None, "", 0, 0)
 
 
