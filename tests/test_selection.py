@@ -198,3 +198,48 @@ def test_a_test_that_ends_its_process_fails_once_and_takes_no_other_with_it(run,
     _, output = run("-n", "2")
     assert len(re.findall(r"^PASSED test_many.py::", output, re.MULTILINE)) == 19, output
     assert re.findall(r"^FAILED test_many.py::(\S+)", output, re.MULTILINE) == ["test_many[3]"], output
+
+
+LIST = """\
+# seconds, choice, name
+0.50 slow test_listed.py::test_one
+0.20 slow test_listed.py::test_cases[2]
+0.20 kept test_listed.py::test_other
+9.00 slow test_whole.py
+"""
+LISTED = """\
+import pytest
+
+@pytest.mark.parametrize("number", range(3))
+def test_cases(number): pass
+
+@pytest.mark.parametrize("number", range(2))
+def test_one(number): pass
+
+def test_other(): pass
+"""
+
+
+def test_what_the_list_has_as_slow_runs_with_all_and_its_files_are_not_read(run, tmp_path: Path) -> None:
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "slow.txt").write_text(LIST)
+    (tmp_path / "test_kinds.py").write_text("")
+    (tmp_path / "test_listed.py").write_text(LISTED)
+    (tmp_path / "test_whole.py").write_text("def test_whole(): print('it was read')\n")
+    quick = {"cases[0]", "cases[1]", "other"}
+    for words, expected in (((), quick), (("--all",), quick | {"cases[2]", "one[0]", "one[1]", "whole"})):
+        output = run("-n", "0", *words)[1]
+        assert set(re.findall(r"^PASSED test_\w+.py::test_(\S+)", output, re.MULTILINE)) == expected, output
+    assert "left out: 3 (slow 3) and 1 files" in run("-n", "0")[1]
+    assert "1 passed" in run("test_listed.py::test_one[1]")[1]
+    assert "it was read" in run("test_whole.py::test_whole")[1]
+
+
+def test_a_line_of_the_list_that_names_no_test_ends_a_run_of_all(run, tmp_path: Path) -> None:
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "slow.txt").write_text("0.20 kept test_kinds.py::test_renamed\n")
+    with (tmp_path / "pytest.ini").open("a") as ini:
+        ini.write("testpaths = .\n")
+    assert "has test_kinds.py::test_renamed, which is no test any more" in run("-n", "0", "--all")[1]
+    assert "no test any more" not in run("-n", "0", "--all", "test_kinds.py")[1]
+    assert "no test any more" not in run("-n", "0")[1]

@@ -22,6 +22,8 @@ LEFT_OUT = ("slurm", "torch", "slow", "upstream")
 NUM_CLUSTERS = 2
 """Tests on a Slurm mostly wait: they are dealt out to this many clusters, each in a process of its own."""
 MAX_WORKERS = 8
+SLOW = Path("tests", "slow.txt")
+"""The tests that `lab quick` found to take long, below the root; its first lines say how they were chosen."""
 _WHOLE_FILE = re.compile(rb"^pytestmark = .*\bpytest\.mark\.(%s)\b" % "|".join(LEFT_OUT).encode(), re.MULTILINE)
 
 # A loaded machine is no failure: no deadline per example, and none for drawing them.
@@ -30,6 +32,7 @@ _PROFILES = {"quick": settings(_UNTIMED, max_examples=10), "full": _UNTIMED}
 
 _num_left_out = pytest.StashKey[dict[str, int]]()
 _files_left_out = pytest.StashKey[set[Path]]()
+_list = pytest.StashKey[dict[str, tuple[float, str]]]()
 
 
 def examples(*, quick: int, full: int) -> int:
@@ -84,7 +87,9 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     folder = config.invocation_params.dir
     if any((folder / arg.partition("::")[0]).resolve() == collection_path for arg in config.args):
         return None
-    if not _WHOLE_FILE.search(collection_path.read_bytes()):
+    own = collection_path.relative_to(config.rootpath).as_posix()
+    is_slow = _listed(config).get(own, (0.0, ""))[1] == "slow"
+    if not is_slow and not _WHOLE_FILE.search(collection_path.read_bytes()):
         return None
     config.stash.setdefault(_files_left_out, set()).add(collection_path)
     return True
@@ -94,6 +99,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     _deal_out(items)
     _sample(items)
+    _mark_slow(config, items)
     if config.getoption("--all"):
         items.sort(key=lambda item: _marker_of(item)[0])
     elif not config.getoption("markexpr"):
@@ -128,6 +134,37 @@ def _sample(items: list[pytest.Item]) -> None:
             if seen[test] % sample.args[0]:
                 item.add_marker("slow")
             seen[test] += 1
+
+
+def _mark_slow(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """The tests that SLOW has as slow are; a line of a test that isn't there ends a run of all."""
+    rows = _listed(config)
+    gone = set(rows)
+    for item in items:
+        names = names_of(item.nodeid)
+        gone.difference_update(names)
+        if any(rows.get(name, (0.0, ""))[1] == "slow" for name in names):
+            item.add_marker("slow")
+    if gone and config.getoption("--all") and config.args == config.getini("testpaths"):
+        raise pytest.UsageError(f"{SLOW} has {min(gone)}, which is no test any more: rename its line, or take it out")
+
+
+def names_of(nodeid: str) -> tuple[str, str, str]:
+    """Under which a test may be listed: the case's, the test's, the file's."""
+    return nodeid, nodeid.partition("[")[0], nodeid.partition("::")[0]
+
+
+def listed(text: str) -> dict[str, tuple[float, str]]:
+    """What SLOW says under a name: seconds, and `slow` or `kept`."""
+    lines = (line.split(" ", 2) for line in text.splitlines() if not line.startswith("#"))
+    return {name: (float(seconds), choice) for seconds, choice, name in lines}
+
+
+def _listed(config: pytest.Config) -> dict[str, tuple[float, str]]:
+    if _list not in config.stash:
+        file = config.rootpath / SLOW
+        config.stash[_list] = listed(file.read_text("utf-8")) if file.is_file() else {}
+    return config.stash[_list]
 
 
 def _deal_out(items: list[pytest.Item]) -> None:

@@ -6,11 +6,9 @@ from collections.abc import Iterable, Mapping
 from itertools import groupby
 
 from megatron_hcp.ground.record import NamedTuple
-from megatron_hcp.judge.possible import possible_releases
 from megatron_hcp.judge.report import Finding
 from megatron_hcp.judge.ruling import Ruling, judge
 from megatron_hcp.judge.run import finding_of, presumed_facts
-from megatron_hcp.judge.verdict.undecided import doubted
 from megatron_hcp.launch.fact import Fact, Launch
 from megatron_hcp.launch.facts.releases import RELEASES
 from megatron_hcp.rules.known.row import PACKAGES
@@ -48,6 +46,8 @@ def in_some_releases(launch: Launch, rulings: Iterable[Ruling]) -> BySomeRelease
         if all(one.problem is None for one in tried.values()):
             continue
         if package not in possible:  # few launches need it
+            from megatron_hcp.judge.possible import possible_releases
+
             possible[package] = possible_releases(launch, package)
         tried = {release: tried[release] for release in possible[package]}
         finding = _in_some(launch, ruling, tried)
@@ -69,7 +69,11 @@ def _in_some(launch: Launch, ruling: Ruling, tried: Mapping[str, Ruling]) -> Fin
     last = tried[refused[-1]]
     problem = last.problem
     assert problem is not None, f"{ruling.rule.id} has a severity without a problem"
-    if (problem.effect or ruling.rule.effect) not in _EFFECTS or doubted(launch, last) is not None:
+    if (problem.effect or ruling.rule.effect) not in _EFFECTS:
+        return None
+    from megatron_hcp.judge.verdict.undecided import doubted
+
+    if doubted(launch, last) is not None:
         return None
     only_in = f"{PACKAGES[package]} {_spans(package, [*tried], refused)}"
     told = problem._replace(

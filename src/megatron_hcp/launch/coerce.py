@@ -10,7 +10,6 @@ from megatron_hcp.ground.numbers import whole_number
 from megatron_hcp.ground.secrets import without_secrets
 from megatron_hcp.launch.fact import Setting
 from megatron_hcp.launch.facts.spec import FactSpec
-from megatron_hcp.launch.layer_pattern import layer_pattern
 
 _LARGEST = 10**12
 _TRUE = {"true", "1", "yes", "on"}
@@ -53,6 +52,8 @@ def coerce(spec: FactSpec, setting: Setting, negated: bool = False) -> Any:
     if spec.type == "window":
         return _window(raw, setting)
     if spec.type == "layers" and isinstance(raw, str):
+        from megatron_hcp.launch.layer_pattern import layer_pattern
+
         layers = layer_pattern(raw)
         return without_secrets(raw) if layers is None else layers
     if spec.type in ("str", "version"):

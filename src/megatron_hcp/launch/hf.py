@@ -9,7 +9,6 @@ from megatron_hcp.cost.model_sizes import LANGUAGE_SECTIONS, NAMES, is_gated, va
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.place import Location
 from megatron_hcp.launch.fact import Fact
-from megatron_hcp.launch.model_config import parsed_config
 
 _DO = "give the one next to the model's weights"
 
@@ -88,6 +87,8 @@ def read_model(path: str) -> dict[str, Fact]:
     Raises:
         HcpError: no such file, not a JSON object, not a language model's config, or a size that isn't a whole number.
     """
+    from megatron_hcp.launch.model_config import parsed_config
+
     name, data, places = parsed_config(path)
     prefix = next((key for key in LANGUAGE_SECTIONS if isinstance(value_at(data, key), dict)), "")
     config = _Config(data, places or {}, prefix)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from megatron_hcp.rules.cp.view import under_cp
 from megatron_hcp.rules.dcp.launches import VERL, VERL_0_8, VERL_0_9
-from megatron_hcp.rules.dcp.view import is_dynamic, num_ranks
 from megatron_hcp.rules.rule import Example, Fix, Problem, rule
 from megatron_hcp.rules.upstream import ARGUMENTS, BRIDGE_CONFIG, DDP, SCHEDULES, VERL_ENGINE
 from megatron_hcp.rules.view import View
@@ -37,6 +36,12 @@ def _averages_by_sequence(v: View) -> Problem | None:
     )
 
 
+def _is_dynamic(v: View) -> bool:
+    from megatron_hcp.rules.dcp.view import is_dynamic
+
+    return is_dynamic(v)
+
+
 @rule(
     "LOSS006",
     "error silent never",
@@ -44,7 +49,7 @@ def _averages_by_sequence(v: View) -> Problem | None:
         VERL_ENGINE.says("MegatronEngine.get_data_parallel_size", "we set dp=1", ">=0.8"),
         SCHEDULES.says("forward_step_calc_loss", "if not config.calculate_per_token_loss:", ">=0.14"),
     ),
-    applies=lambda v: v.dialect in ("verl", "bridge-provider") and is_dynamic(v),
+    applies=lambda v: v.dialect in ("verl", "bridge-provider") and _is_dynamic(v),
     good=Example("verl", VERL, VERL_0_9),
     bad=Example(
         "verl",
@@ -65,6 +70,8 @@ def tokens_weigh_the_same_under_dynamic_cp(v: View) -> Problem | None:
         return _averages_by_sequence(v)
     if v.at_least("verl", "0.9") or not v.at_least("verl", "0.8"):
         return None
+    from megatron_hcp.rules.dcp.view import num_ranks
+
     ranks = num_ranks(v)
     if ranks == 1:
         return None

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from megatron_hcp.rules.cp.view import has_window, over, smaller_divisors, type_fixes, under_cp, windowed_types
-from megatron_hcp.rules.dcp.view import is_dynamic
 from megatron_hcp.rules.rule import Example, Fix, Problem, rule
 from megatron_hcp.rules.upstream import BRIDGE_MOE_DOC, TE_CONTEXT_PARALLEL, VERL_ENGINE_UTILS, VERL_MEGATRON_ACTOR
-from megatron_hcp.rules.verl.view import token_budgets
 from megatron_hcp.rules.view import View
 
 _SHORT = 1024
@@ -22,6 +20,12 @@ _BUDGET = (
 def _is_a_test(v: View) -> bool:
     """Whether the launch is one of Megatron-LM's functional tests, which are small on purpose."""
     return v.launch.reading.form == "args-yaml"
+
+
+def _is_dynamic(v: View) -> bool:
+    from megatron_hcp.rules.dcp.view import is_dynamic
+
+    return is_dynamic(v)
 
 
 @rule(
@@ -63,7 +67,7 @@ def slices_are_long_enough(v: View) -> Problem | None:
         ),
         VERL_ENGINE_UTILS.says("prepare_micro_batches", "max_token_len = max_token_len_per_gpu * sp_size", ">=0.8"),
     ),
-    applies=under_cp(lambda v: v.dialect == "verl" and bool(v.get("use_dynamic_bsz")) and not is_dynamic(v)),
+    applies=under_cp(lambda v: v.dialect == "verl" and bool(v.get("use_dynamic_bsz")) and not _is_dynamic(v)),
     good=Example("verl", f"{_BUDGET} actor_rollout_ref.actor.ppo_max_token_len_per_gpu=8192"),
     bad=Example("verl", f"{_BUDGET} actor_rollout_ref.actor.ppo_max_token_len_per_gpu=16384"),
 )
@@ -77,6 +81,8 @@ def token_budget_falls_with_cp(v: View) -> Problem | None:
     prompt, response = v.max_prompt_length, v.max_response_length
     if prompt is None or response is None:
         return None
+    from megatron_hcp.rules.verl.view import token_budgets
+
     # A default wasn't chosen for this length.
     large = [budget for budget in token_budgets(v) if budget.is_stated and budget.tokens >= prompt + response]
     if not large:

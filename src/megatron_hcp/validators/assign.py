@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import _ast
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -35,14 +36,21 @@ class Assignments(Expressions):
         self.assign_text(target, value)
 
     def assign_text(self, target: str, value: Any) -> None:
-        """Gives what a target's text means a value. The most frequent kinds need no parser."""
-        owner, name = _place_of(target)
-        if owner == "":
-            self.journal.put(self.frame, name, value)
-        elif owner is not None and isinstance(thing := self.frame.get(owner), Thing):
-            self.change(thing, name, value)
-        else:
+        """Gives what a target's text means a value; several targets get their parts of it. Most need no parser."""
+        places = _places_of(target)
+        if places is None:
             self.assign(tree_of(target), value)
+        elif len(places) == 1:
+            self._put(*places[0], value)
+        else:
+            for place, part in zip(places, _parts_of(value, len(places))):
+                self._put(*place, part)
+
+    def _put(self, owner: str, name: str, value: Any) -> None:
+        if not owner:
+            self.journal.put(self.frame, name, value)
+        elif isinstance(thing := self.text_value(owner), Thing):
+            self.change(thing, name, value)
 
     def assign(self, target: Any, value: Any) -> None:
         """Gives what a target's tree means a value; several targets get their parts of it."""
@@ -65,10 +73,8 @@ class Assignments(Expressions):
                 changed[key] = value
                 self.assign(target.value, changed)
         elif isinstance(target, (_ast.Tuple, _ast.List)):
-            fits = isinstance(value, (list, tuple)) and len(value) == len(target.elts)
-            rest = value if isinstance(value, NotKnown) or value is ABSENT else NOT_READ
-            for place, part in enumerate(target.elts):
-                self.assign(part, value[place] if fits else rest)
+            for part, own in zip(target.elts, _parts_of(value, len(target.elts))):
+                self.assign(part, own)
 
 
 @cache
@@ -77,16 +83,23 @@ def _sides_of(line: str) -> tuple[str, str]:
     return target, text
 
 
+def _parts_of(value: Any, count: int) -> Sequence[Any]:
+    """What each of so many targets gets of a value."""
+    if isinstance(value, (list, tuple)) and len(value) == count:
+        return value
+    return [value if isinstance(value, NotKnown) or value is ABSENT else NOT_READ] * count
+
+
 @cache
-def _place_of(target: str) -> tuple[str | None, str]:
-    """(owner, name) of a name, whose owner is "", of a field `x.y`, or of an item of a dict under a written name,
-    `x['y']`; the owner of anything else is None."""
-    owner, dot, name = target.partition(".")
-    if not dot and owner.isidentifier():
-        return "", owner
-    if name.isidentifier():
-        return owner, name
-    if target[-2:] == "']" and target.count("[") == 1:
-        owner, _, name = target.partition("['")
-        return owner, name[:-2]
-    return None, ""
+def _places_of(target: str) -> list[tuple[str, str]] | None:
+    """(owner, name) of each name, whose owner is "", of a field `x.y.z`, or of an item of a dict under a written name,
+    `x['y']`; None if there is anything else."""
+    places = []
+    for one in target.split(", "):
+        is_item = one[-2:] == "']" and one.count("[") == 1
+        owner, _, name = one[:-2].partition("['") if is_item else one.rpartition(".")
+        names = [*owner.split("."), *(() if is_item else (name,))] if owner else [name]
+        if not all(map(str.isidentifier, names)):
+            return None
+        places.append((owner, name))
+    return places

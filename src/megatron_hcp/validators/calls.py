@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import _ast
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from megatron_hcp.validators.builtin import BUILTIN
@@ -19,7 +19,6 @@ Called = Callable[[Any, list[Any], dict[str, Any]], Any]
 
 def call_of(tree: Any, made: Callable[[Any], Reader], items: Callable[[Any], Reader]) -> Reader:
     """The reader of a call; `made` and `items` make those of its parts."""
-    arguments = items(tree.args)
     keywords = [(keyword.arg, made(keyword.value)) for keyword in tree.keywords]
     if isinstance(tree.func, _ast.Attribute):
         called = _method(dotted(tree.func), made(tree.func.value), tree.func.attr)
@@ -27,7 +26,17 @@ def call_of(tree: Any, made: Callable[[Any], Reader], items: Callable[[Any], Rea
         called = _function(tree.func.id)
     else:
         called = _nothing
+    return _call(called, items(tree.args), keywords)
 
+
+def call_of_words(name: str, owner: Reader | None, parts: Sequence[tuple[str, Reader]]) -> Reader:
+    """The same for the dotted name of what is called, what gives its owner, and the arguments: "" or a name, reader."""
+    called = _function(name) if owner is None else _method(name, owner, name.rpartition(".")[2])
+    given = [part for keyword, part in parts if not keyword]
+    return _call(called, lambda one: [part(one) for part in given], [part for part in parts if part[0]])
+
+
+def _call(called: Called, arguments: Reader, keywords: Sequence[tuple[str | None, Reader]]) -> Reader:
     def read(one: Any) -> Any:
         try:
             given = arguments(one)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from functools import cache, lru_cache
 from typing import Any
@@ -13,9 +12,7 @@ from megatron_hcp.validators.program import Unit, condition_of
 from megatron_hcp.validators.trees import names_in, path_of, tree_of, variable_fields
 from megatron_hcp.validators.values import NotKnown, Thing
 
-_VARIABLE = re.compile(r"""['"]([A-Z][A-Z0-9_]{3,})['"]""")
 _MEGATRON_LM = ("megatron/core/", "megatron/training/")
-_MODULES = ("os.", "sys.", "torch.")
 
 
 def guard_of(repo: str, unit: Unit, line: str) -> Guard:
@@ -29,8 +26,7 @@ def _guard_in(repo: str, path: str, function: str, line: str) -> Guard:
     if path.startswith(_MEGATRON_LM):  # whoever starts it
         repo = "megatron-lm"
     own = line.split("\t")[2:]
-    name = own[0] if own else name_of(condition)
-    return Guard(repo, path, function, f"{function}/{name}", condition, message)
+    return Guard(repo, path, function, own[0] if own else "", condition, message)
 
 
 def stop_below(unit: Unit, at: int) -> str | None:
@@ -38,22 +34,6 @@ def stop_below(unit: Unit, at: int) -> str | None:
     line = unit.lines[at + 1] if at + 1 < len(unit.lines) else ""
     depth = len(unit.lines[at]) - len(unit.lines[at].lstrip(" "))
     return line if line.startswith(f"{' ' * (depth + 1)}stop ") else None
-
-
-def name_of(condition: str) -> str:
-    """A condition's stable name: the settings that it reads, and a digest of its text.
-
-    It is made from upstream's own text, so that it lasts when the notation of conditions changes.
-
-    >>> name_of("args.tp % args.cp == 0")
-    'tp-cp-906b'
-    """
-    read = (name for name, _ in names_in(tree_of(condition)) if not name.startswith(_MODULES))
-    names = dict.fromkeys(name.partition(".")[2] or name for name in read)
-    words = "-".join(names or _VARIABLE.findall(condition))[:60].rstrip("-") or "always"
-    from zlib import crc32  # few launches have a guard to name
-
-    return f"{words}-{crc32(condition.encode()) & 0xFFFF:04x}"
 
 
 def sections_in(frame: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

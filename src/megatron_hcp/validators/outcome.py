@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from megatron_hcp.ground.record import NamedTuple
+from megatron_hcp.validators.trees import name_of
 
 Source = Literal["table", "upstream"]
 """Where the program that judged comes from: the package's tables, or a checkout that the user named."""
@@ -13,16 +14,21 @@ Source = Literal["table", "upstream"]
 class Guard(NamedTuple):
     """One assert or raise of upstream's start-up.
 
-    `slug` is stable: the function and its condition, neither line nor message. `condition` is what must hold for
-    upstream to go on, in the notation of `validators/expression.py`; `message` has at most 80 characters.
+    `own` is the name that its condition has in upstream's words, where these aren't ours. `condition` is what must hold
+    for upstream to go on, in the notation of `validators/expression.py`; `message` has at most 80 characters.
     """
 
     repo: str
     path: str
     function: str
-    slug: str
+    own: str
     condition: str
     message: str
+
+    @property
+    def slug(self) -> str:
+        """A stable name: the function and its condition, neither line nor message. Only what is printed is named."""
+        return f"{self.function}/{self.own or name_of(self.condition)}"
 
 
 class Refusal(NamedTuple):

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any
 
+_MODULES = ("os.", "sys.", "torch.")
 _ONLY_TREE = 0x400
 """`ast.PyCF_ONLY_AST`: importing ast takes longer than reading a launch's guards."""
 
@@ -78,3 +79,20 @@ def variable_fields(tree: Any) -> Iterator[tuple[str, str, Any]]:
         for item in part if isinstance(part, list) else [part]:
             if isinstance(item, _ast.AST):
                 yield from variable_fields(item)
+
+
+def name_of(condition: str) -> str:
+    """A condition's stable name: the settings that it reads, and a digest of its text.
+
+    It is made from upstream's own text, so that it lasts when the notation of conditions changes.
+
+    >>> name_of("args.tp % args.cp == 0")
+    'tp-cp-906b'
+    """
+    import re  # few launches have a guard to name
+    from zlib import crc32
+
+    read = (name for name, _ in names_in(tree_of(condition)) if not name.startswith(_MODULES))
+    names = dict.fromkeys(name.partition(".")[2] or name for name in read)
+    words = "-".join(names or re.findall(r"['\"]([A-Z][A-Z0-9_]{3,})['\"]", condition))[:60].rstrip("-") or "always"
+    return f"{words}-{crc32(condition.encode()) & 0xFFFF:04x}"

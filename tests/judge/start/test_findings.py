@@ -40,7 +40,7 @@ LAUNCH = launch_of("--fp16", "--bf16", "--context-parallel-size", "2")
 
 def test_a_refusal_is_a_finding_with_upstreams_condition_and_the_launchs_values() -> None:
     (one,) = found(LAUNCH, judged("0.16.1", (BOTH, VALUES)))
-    assert (one.id, one.severity) == ("START001/not-fp16-and-bf16", "error")
+    assert (one.id, one.severity) == (f"START001/{BOTH.slug}", "error")
     assert one.keys == ("fp16", "bf16")
     for part in ("validate_args", "0.16.1", '"one of the two"'):
         assert part in one.problem.message
@@ -77,9 +77,9 @@ def test_a_field_of_bridges_container_is_named_with_its_section() -> None:
 
 def test_several_guards_of_a_function_are_several_findings_and_each_can_be_ignored_by_its_name() -> None:
     both = judged("0.16.1", (BOTH, VALUES), (IMPL, VALUES[:1]))
-    assert [one.problem.guard for one in found(LAUNCH, both)] == ["not-fp16-and-bf16", "impl"]
-    assert [one.problem.guard for one in found(LAUNCH, both, without=frozenset({"impl"}))] == ["not-fp16-and-bf16"]
-    assert [one.problem.guard for one in found(LAUNCH, both, only=frozenset({"impl"}))] == ["impl"]
+    assert [one.problem.guard for one in found(LAUNCH, both)] == [BOTH.slug, IMPL.slug]
+    assert [one.problem.guard for one in found(LAUNCH, both, without=frozenset({IMPL.slug}))] == [BOTH.slug]
+    assert [one.problem.guard for one in found(LAUNCH, both, only=frozenset({IMPL.slug}))] == [IMPL.slug]
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_what_only_some_releases_refuse_is_one_warning_that_names_the_releases_o
 
 
 def test_a_warning_of_many_guards_counts_those_behind_the_third() -> None:
-    guards = [IMPL._replace(slug=f"impl-{place}") for place in range(5)]
+    guards = [IMPL._replace(own=f"impl-{place}") for place in range(5)]
     (one,) = found(LAUNCH, judged("a"), judged("b", *((guard, VALUES[:1]) for guard in guards)))
     assert one.problem.message.count("(b)") == 3 and one.problem.message.endswith("; 2 more")
 

@@ -6,10 +6,11 @@ from textwrap import dedent
 
 import pytest
 
-from megatron_hcp.validators.guards import guard_of, name_of
+from megatron_hcp.validators.guards import guard_of
 from megatron_hcp.validators.program import Unit, condition_of
 from megatron_hcp.validators.reader.sources import Sources
 from megatron_hcp.validators.reader.statements import Reader
+from megatron_hcp.validators.trees import name_of
 
 CORE = """
     from enum import Enum

@@ -14,7 +14,6 @@ from megatron_hcp.judge.start.made_from import is_whole, leading_to, options_beh
 from megatron_hcp.launch.dialects.frameworks import COMMAND_LINES
 from megatron_hcp.launch.fact import Launch, shown_value
 from megatron_hcp.rules.rule import Fix, Problem, Rule
-from megatron_hcp.rules.start.citations import cites
 from megatron_hcp.rules.start.functions import row_of
 from megatron_hcp.validators.outcome import Guard, Judgement, Refusal
 from megatron_hcp.validators.program import StartProgram
@@ -82,6 +81,10 @@ def said_by(others: Iterable[Finding], started: StartVerdict) -> frozenset[str]:
     """The ids of findings of the start-up that rules say, too, of another model of the launch: verl's critic."""
     guards = {refusal.guard.slug: refusal.guard for outcome in started.judged_by for refusal in outcome.refusals}
     sources = [one.rule.source for one in others]
+    if not guards:
+        return frozenset()
+    from megatron_hcp.rules.start.citations import cites
+
     return frozenset(
         item.id for item in started.findings if any(cites(source, guards[item.problem.guard]) for source in sources)
     )
@@ -102,7 +105,11 @@ def findings_of(
     speaking = {rule.id: rule for rule in rules}
     items = to_say(launch, judged, fired)
     every = {outcome.release for outcome in judged} == {release for item in items for release in item.releases}
-    found = []
+    found: list[Finding] = []
+    if not items:
+        return found
+    from megatron_hcp.rules.start.citations import cites
+
     for item in items:
         rule, slug = speaking.get(row_of(item.guard).id), item.guard.slug
         if rule is None or slug in rule.without or (rule.only is not None and slug not in rule.only):

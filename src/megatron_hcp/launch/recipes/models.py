@@ -6,11 +6,9 @@ from megatron_hcp.launch.dialects.bridge.named import NAMES_MODEL
 from megatron_hcp.launch.dialects.table import FACTS, default_of, index_of, keys_of
 from megatron_hcp.launch.fact import Fact
 from megatron_hcp.launch.facts.spec import UNKNOWN
-from megatron_hcp.launch.hf import SIZES
 from megatron_hcp.launch.recipes.table import of_model
 
 _OTHER = ("attention_variant", "position_embedding_type", "softmax_type", "window_attn_skip_freq", "window_size")
-_MODEL = SIZES.union(_OTHER)
 
 
 def facts_of_recipes(name: Fact) -> dict[str, Fact]:
@@ -23,12 +21,15 @@ def facts_of_recipes(name: Fact) -> dict[str, Fact]:
     recipe = of_model(str(name.value))
     if recipe is None:
         return {}
+    from megatron_hcp.launch.hf import SIZES
+
     values = {setting.key: setting.value for setting in recipe.settings}
     index = index_of("bridge")
     known = {index[key].fact if key in index else key: value for key, value in values.items()}  # "vision" has no key
-    for fact in _MODEL - known.keys():
+    sizes = SIZES.union(_OTHER)
+    for fact in sizes - known.keys():
         keys = keys_of(FACTS[fact], "bridge") if fact in FACTS else ()
         default = default_of(FACTS[fact], "bridge") if keys else UNKNOWN
         if default is not UNKNOWN and recipe.unknown.keys().isdisjoint(keys):
             known[fact] = default
-    return {fact: Fact(value, "model-name", name.location, name.key) for fact, value in known.items() if fact in _MODEL}
+    return {fact: Fact(value, "model-name", name.location, name.key) for fact, value in known.items() if fact in sizes}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from megatron_hcp.launch.fact import Setting
-from megatron_hcp.rules.dcp.view import is_newer_than_read, option_of_a_branch
 from megatron_hcp.rules.rule import Example, Problem, rule
 from megatron_hcp.rules.upstream import ARGUMENTS
 from megatron_hcp.rules.view import View
@@ -29,7 +28,17 @@ def _program_is_read(v: View) -> bool:
 
 def _is_for_a_branch(v: View) -> bool:
     """Whether DCP028 reports it."""
-    return bool(v.get("hybrid_context_parallel")) and option_of_a_branch(v) is not None
+    if not v.get("hybrid_context_parallel"):
+        return False
+    from megatron_hcp.rules.dcp.view import option_of_a_branch
+
+    return option_of_a_branch(v) is not None
+
+
+def _was_read(v: View) -> bool:
+    from megatron_hcp.rules.dcp.view import is_newer_than_read
+
+    return not is_newer_than_read(v)
 
 
 def _options_of_others(v: View) -> list[Setting]:
@@ -99,7 +108,7 @@ def _can_be_told(v: View) -> bool:
     "KEY003",
     "error crash config",
     source=(ARGUMENTS.says("parse_args", "allow_abbrev=False", ">=0.12"),),
-    applies=lambda v: v.launch.dialect == "mlm" and _can_be_told(v) and not is_newer_than_read(v),
+    applies=lambda v: v.launch.dialect == "mlm" and _can_be_told(v) and _was_read(v),
     good=Example("mlm", "--seq-length 4096", "mcore=0.16.1"),
     bad=Example("mlm", "--seq-length 4096 --sft-sequence-packing", "mcore=0.16.1 script=pretrain_gpt.py"),
 )

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable
 
 from megatron_hcp.ground.record import NamedTuple
-from megatron_hcp.validators.guards import name_of
+from megatron_hcp.validators.trees import name_of
 
 _LONGEST = 80
 CHANGES = frozenset("append extend insert add remove sort reverse discard".split())
