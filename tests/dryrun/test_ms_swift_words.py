@@ -139,7 +139,8 @@ rollout:
 
 @rows("command, text, wanted, ranks", [
     ("megatron sft args.yaml --tensor_model_parallel_size 4", ARGUMENTS,
-     "sft --model Qwen/Qwen3-8B --tensor_model_parallel_size 2 --moe_aux_loss_coeff 1e-6 --target_modules q_proj k_proj "
+     "sft --model Qwen/Qwen3-8B --tensor_model_parallel_size 2 --moe_aux_loss_coeff 1e-6 "
+     "--target_modules q_proj k_proj "
      '--model_kwargs {"FPS": 2} --tensor_model_parallel_size 4', 8),
     ("megatron rlhf --use_ray true --config $(dirname $0)/args.yaml --max_length 1", RAY,
      "rlhf --model Qwen/Qwen3-8B --max_length 8192 --tensor_model_parallel_size 2", 4),
@@ -156,8 +157,15 @@ def test_a_file_of_arguments_is_read_as_ms_swift_does(
     assert ("env.PYTORCH_CUDA_ALLOC_CONF" in read.facts) == (text is ARGUMENTS)
 
 
-@rows("command", ["megatron sft missing.yaml", "megatron sft --config args.yaml",
-                  "megatron rlhf --use_ray false --config args.yaml", "megatron rlhf --use_ray --config $WHICH"])  # fmt: skip
+@rows(
+    "command",
+    [
+        "megatron sft missing.yaml",
+        "megatron sft --config args.yaml",
+        "megatron rlhf --use_ray false --config args.yaml",
+        "megatron rlhf --use_ray --config $WHICH",
+    ],
+)
 def test_a_file_that_is_not_read_leaves_arguments_open(tmp_path: Path, command: str) -> None:
     (tmp_path / "args.yaml").write_text(RAY, encoding="utf-8")
     with pytest.raises(HcpError, match="holds further arguments and is not read"):
