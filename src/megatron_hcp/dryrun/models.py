@@ -20,6 +20,7 @@ _FAMILIES = (
     (r"Qwen/Qwen2(\.5)?(-Math)?-\d", "Qwen2ForCausalLM", "qwen2", ""),
     (r"(google|LLM-Research)/gemma-2-", "Gemma2ForCausalLM", "gemma2", ""),
     (r"(google|LLM-Research)/gemma-3-1b", "Gemma3ForCausalLM", "gemma3_text", ""),
+    (r"google/gemma-4-E", "Gemma4ForConditionalGeneration", "gemma4", "text_config"),
     (r"google/gemma-3-", "Gemma3ForConditionalGeneration", "gemma3", "text_config"),
     (r"Qwen/Qwen3-\d+(\.\d+)?B(?!-A)", "Qwen3ForCausalLM", "qwen3", ""),
     (r"Qwen/Qwen3-\d+B-A\d", "Qwen3MoeForCausalLM", "qwen3_moe", ""),

@@ -17,7 +17,9 @@ from megatron_hcp.proofs.te_cpu.absent import anything, empty_module
 STANDS_FOR = "Ray, SGLang, torch_memory_saver, the model's config.json and tokenizer, copies of the weights, numpy 1"
 CANNOT_TELL = "rollouts, offloading, the transfer of weights, whether words and config.json agree"
 
-_IMPORTED = "sglang_router torch_memory_saver httpx deep_ep transformers safetensors tqdm pybase64 blobfile huggingface_hub".split()
+_IMPORTED = (
+    "sglang_router torch_memory_saver httpx deep_ep transformers safetensors tqdm pybase64 blobfile huggingface_hub"
+).split()
 _ACTOR, _MODEL = "slime.backends.megatron_utils.actor", "slime.backends.megatron_utils.model"
 _NOTHING = """
 slime.utils.reloadable_process_group.monkey_patch_torch_dist
