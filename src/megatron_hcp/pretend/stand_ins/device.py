@@ -15,7 +15,6 @@ CUDA = torch.device("cuda", 0)
 CAPABILITY = (9, 0)
 _gpus = [8]
 """As many as a node has, at least eight; Transformer Engine's stand-in installs this one again."""
-"""Of a node whose launch starts no more."""
 _MEMORY = 80 << 30
 
 
