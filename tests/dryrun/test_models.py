@@ -69,6 +69,7 @@ def test_a_family_has_its_class_and_its_small_dense_models_tie_embeddings(
     ("google/gemma-3-4b-it", "text_config", {"num_hidden_layers": 34, "model_type": "gemma3_text"}),
     ("mistralai/Ministral-3-8B-Instruct-2512", "text_config", {"hidden_size": 4096, "model_type": "ministral3"}),
     ("Qwen/Qwen2-Audio-7B-Instruct", "text_config", {}),
+    ("google/gemma-4-E4B-it", "text_config", {}),
     ("Qwen/Qwen3-Omni-30B-A3B-Instruct", "thinker_config", {}),
     ("nvidia/NVIDIA-Nemotron-Nano-12B-v2-VL-BF16", "llm_config", {"vocab_size": 131072, "num_attention_heads": 40}),
 ])  # fmt: skip

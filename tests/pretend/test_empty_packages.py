@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -26,10 +24,9 @@ def test_an_empty_packages_class_is_a_context_and_loses_what_is_taken_from_it() 
         del package.GRPOTrainer.__init__
 
 
-@pytest.mark.parametrize("uses", [list, lambda rows: 1 in rows, lambda rows: [*rows]])
-def test_a_loop_over_an_empty_package_ends(uses: Callable[[Any], object]) -> None:
+def test_no_loop_goes_over_an_empty_package() -> None:
     with pytest.raises(TypeError, match="_Anything"):
-        uses(empty_module("datasets").load_dataset("squad"))
+        iter(empty_module("datasets").load_dataset("squad"))
 
 
 def test_who_looks_for_an_empty_package_finds_it(tmp_path: Path) -> None:
