@@ -192,7 +192,8 @@ def _text(config: Any) -> dict[str, Any]:
         inputs: Any = importlib.import_module("megatron.bridge.training.utils.visual_inputs")
         visual = inputs.GenericVisualInputs(mm_token_type_ids=torch.zeros_like(tokens))
     none = torch.zeros(0, dtype=torch.int64)
+    pixels = {"pixel_values": torch.zeros(0, 0, 0)} if ".nemotron_vl." in type(config.model).__module__ else {}
     places = torch.arange(shape[1]).expand(shape).contiguous()
     return {"tokens": tokens, "input_ids": tokens, "labels": tokens, "position_ids": places,
             "loss_mask": torch.ones(shape), "attention_mask": None, "visual_inputs": visual, "audio_inputs": None,
-            "num_patches": none}  # fmt: skip
+            "num_patches": none, **pixels}  # fmt: skip
