@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -31,7 +31,6 @@ def install() -> None:
         _one_by_one: (torch.Tensor.__iter__,),
         _repeated: (torch.repeat_interleave, torch.Tensor.repeat_interleave),
         _padded: (torch.nn.functional.pad, torch._C._nn.pad),
-        _filled: (torch.full, torch.zeros, torch.ones, torch.empty),
     }
     kind: Any = importlib.import_module("torch.nested._internal.nested_tensor").NestedTensor
     kind.__new__ = _outside_of_the_mode(kind.__new__)
@@ -122,17 +121,5 @@ def _repeated(func: Any, args: _Args, kwargs: dict[str, Any]) -> Any:
 def _padded(func: Any, args: _Args, kwargs: dict[str, Any]) -> Any:
     if len(args) < 2 or not any(map(is_on_device, args[1])):
         return tensors.ASK_TORCH
-    return tensors.followed_call(func, (args[0], _numbers(args[1]), *args[2:]), kwargs)
-
-
-def _filled(func: Any, args: _Args, kwargs: dict[str, Any]) -> Any:
-    """A new tensor, whose sizes are given as a list or one by one."""
-    if args and isinstance(args[0], (list, tuple)) and any(map(is_on_device, args[0])):
-        return tensors.followed_call(func, (_numbers(args[0]), *args[1:]), kwargs)
-    if func is not torch.full and any(map(is_on_device, args)):
-        return tensors.followed_call(func, tuple(_numbers(args)), kwargs)
-    return tensors.ASK_TORCH
-
-
-def _numbers(sizes: Iterable[Any]) -> list[Any]:
-    return [int(made_up(size)) if is_on_device(size) else size for size in sizes]
+    sizes = [int(made_up(size)) if is_on_device(size) else size for size in args[1]]
+    return tensors.followed_call(func, (args[0], sizes, *args[2:]), kwargs)

@@ -160,11 +160,11 @@ def _lacks_data(error: Exception) -> None:
     Raises:
         Exception: the same, if upstream raised it in words that are about no data: it is about the launch.
     """
-    frame = traceback.extract_tb(error.__traceback__)[-1]
-    says = f"{type(error).__name__}: {' '.join(str(error).split())}"
-    if re.match("raise|assert", frame.line or "") and RECORD.is_upstream(frame.filename) and not _OF_DATA.search(says):
+    frame, text = traceback.extract_tb(error.__traceback__)[-1], " ".join(str(error).split())
+    is_upstreams = re.match("raise|assert", frame.line or "") and RECORD.is_upstream(frame.filename)
+    if is_upstreams and text and not _OF_DATA.search(text):
         raise error
-    RECORD.used(f"bridge.batches (its own data: {says[:150]})")
+    RECORD.used(f"bridge.batches (its own data: {type(error).__name__}: {text[:120]})")
 
 
 def _tower(name: str, *_: Any, **__: Any) -> Any:
@@ -187,13 +187,13 @@ def _text(config: Any) -> dict[str, Any]:
     RECORD.used("bridge.batches")
     shape = (config.train.micro_batch_size * _in_a_row(config), config.model.seq_length)
     tokens = torch.ones(shape, dtype=torch.int64)
-    visual = None
-    if ".glm_vl." in type(config.model).__module__:  # it asks which tokens are of an image
+    visual, model = None, type(config.model).__module__
+    if ".glm_vl." in model or ".nemotron_vl." in model:  # they ask which tokens are of an image, and for the images
         inputs: Any = importlib.import_module("megatron.bridge.training.utils.visual_inputs")
         visual = inputs.GenericVisualInputs(mm_token_type_ids=torch.zeros_like(tokens))
-    none = torch.zeros(0, dtype=torch.int64)
-    pixels = {"pixel_values": torch.zeros(0, 0, 0)} if ".nemotron_vl." in type(config.model).__module__ else {}
+        visual.pixel_values = torch.zeros(0, 0, 0, dtype=torch.bfloat16) if ".nemotron_vl." in model else None
+    none = torch.zeros(0, dtype=torch.int32)
     places = torch.arange(shape[1]).expand(shape).contiguous()
     return {"tokens": tokens, "input_ids": tokens, "labels": tokens, "position_ids": places,
             "loss_mask": torch.ones(shape), "attention_mask": None, "visual_inputs": visual, "audio_inputs": None,
-            "num_patches": none, **pixels}  # fmt: skip
+            "num_patches": none}  # fmt: skip
