@@ -107,6 +107,8 @@ MASK = "torch.tensor([False, True, True], device='cuda')"
     ("torch.nn.functional.pad(torch.ones(2, device='cuda'), [0, torch.tensor(3, device='cuda')]).tolist()",
      "[1.0, 1.0, 0.0, 0.0, 0.0]"),
     ("torch.full((1, torch.tensor(2, device='cuda')), 3, device='cuda').shape", "torch.Size([1, 2])"),
+    ("torch.zeros(torch.tensor(2, device='cuda'), 1, device='cuda').tolist()", "[[0.0], [0.0]]"),
+    ("torch.ones([2, 1], device='cuda').shape", "torch.Size([2, 1])"),
     ("[len(one) for one in torch.nested.as_nested_tensor([weights[:1], weights], layout=torch.jagged).unbind()]",
      "[1, 4]"),
     ("len(torch.nested.nested_tensor([torch.ones(1), torch.ones(2)], layout=torch.jagged).to('cuda')[1])", "2"),
