@@ -69,6 +69,7 @@ def test_a_family_has_its_class_and_its_small_dense_models_tie_embeddings(
     ("google/gemma-3-4b-it", "text_config", {"num_hidden_layers": 34, "model_type": "gemma3_text"}),
     ("mistralai/Ministral-3-8B-Instruct-2512", "text_config", {"hidden_size": 4096, "model_type": "ministral3"}),
     ("Qwen/Qwen2-Audio-7B-Instruct", "text_config", {}),
+    ("google/gemma-4-E4B-it", "text_config", {}),
     ("Qwen/Qwen3-Omni-30B-A3B-Instruct", "thinker_config", {}),
     ("nvidia/NVIDIA-Nemotron-Nano-12B-v2-VL-BF16", "llm_config", {"vocab_size": 131072, "num_attention_heads": 40}),
 ])  # fmt: skip
@@ -106,14 +107,16 @@ def test_a_config_is_made_only_where_the_cache_has_none(tmp_path: Path, monkeypa
         (snapshot / "config.json").write_text(json.dumps({"its": name, "quantization_config": {}, **NUMBERS}))
     run.mkdir()
     monkeypatch.setenv("HF_HUB_CACHE", str(theirs))
-    hub = write_cache(str(run), ("model.path=Qwen/Qwen3-8B-Base", "x=nvidia/Nemotron-BF16", "y=mine/Own"))
+    asked = "Qwen/Qwen3-8B-Base nvidia/Nemotron-BF16 mirror/Nemotron mirror/Qwen3-8B".split()
+    hub = write_cache(str(run), [f"x={name}" for name in (*asked, "mine/Own")])
     monkeypatch.setenv("HF_HUB_CACHE", hub)
-    config = {name: json.loads(Path(cached_config(name)).read_text()) for name in
-              ("Qwen/Qwen3-8B", "Qwen/Qwen3-8B-Base", "Qwen/Qwen3-4B", "nvidia/Nemotron-BF16")}  # fmt: skip
+    names = ("Qwen/Qwen3-8B", "Qwen/Qwen3-4B", *asked)
+    config = {name: json.loads(Path(cached_config(name)).read_text()) for name in names}
     assert config["Qwen/Qwen3-8B"]["its"] == "Qwen--Qwen3-8B" and Path(hub, "models--Qwen--Qwen3-8B").is_symlink()
     assert config["Qwen/Qwen3-4B"] == made_config("Qwen/Qwen3-4B")
     assert config["Qwen/Qwen3-8B-Base"] == made_config("Qwen/Qwen3-8B-Base")
-    assert config["nvidia/Nemotron-BF16"] == {"its": "nvidia--Nemotron-FP8", **NUMBERS}
+    assert config["nvidia/Nemotron-BF16"] == config["mirror/Nemotron"] == {"its": "nvidia--Nemotron-FP8", **NUMBERS}
+    assert config["mirror/Qwen3-8B"] == made_config("Qwen/Qwen3-8B")
     assert not is_cached("mine/Own")
 
 

@@ -113,3 +113,60 @@ def test_words_without_a_command_are_refused() -> None:
     words = ("--model", "Qwen/Qwen3-8B", "--tensor_model_parallel_size", "2")
     with pytest.raises(HcpError, match="no command"):
         ms_swift_words(load_launch("", LoadOptions(dialect="ms-swift", words=words)))
+
+
+ARGUMENTS = """
+ENV: {PYTORCH_CUDA_ALLOC_CONF: "expandable_segments:True", NPROC_PER_NODE: 2}
+model: Qwen/Qwen3-8B
+tensor_model_parallel_size: 2
+moe_aux_loss_coeff: 1e-6
+target_modules: [q_proj, k_proj]
+model_kwargs: {FPS: 2}
+"""
+RAY = """
+model: Qwen/Qwen3-8B
+max_length: 8192
+colocate_groups: [[train, rollout]]
+seed: null
+train:
+  gpus: 4
+  tensor_model_parallel_size: 2
+rollout:
+  gpus: 4
+  vllm_tensor_parallel_size: 2
+"""
+
+
+@rows("command, text, wanted, ranks", [
+    ("megatron sft args.yaml --tensor_model_parallel_size 4", ARGUMENTS,
+     "sft --model Qwen/Qwen3-8B --tensor_model_parallel_size 2 --moe_aux_loss_coeff 1e-6 "
+     "--target_modules q_proj k_proj "
+     '--model_kwargs {"FPS": 2} --tensor_model_parallel_size 4', 8),
+    ("megatron rlhf --use_ray true --config $(dirname $0)/args.yaml --max_length 1", RAY,
+     "rlhf --model Qwen/Qwen3-8B --max_length 8192 --tensor_model_parallel_size 2", 4),
+    ("megatron rlhf --use_ray --config args.yaml", RAY,
+     "rlhf --model Qwen/Qwen3-8B --max_length 8192 --tensor_model_parallel_size 2", 4),
+])  # fmt: skip
+def test_a_file_of_arguments_is_read_as_ms_swift_does(
+    tmp_path: Path, command: str, text: str, wanted: str, ranks: int
+) -> None:
+    (tmp_path / "args.yaml").write_text(text, encoding="utf-8")
+    read = launch(tmp_path, command)  # with a variable that wins over the file's
+    assert " ".join(ms_swift_words(read).words).startswith(f"{wanted} --")
+    assert read.facts["world_size"].value == ranks and not read.reading.unseen
+    assert ("env.PYTORCH_CUDA_ALLOC_CONF" in read.facts) == (text is ARGUMENTS)
+
+
+@rows(
+    "command",
+    [
+        "megatron sft missing.yaml",
+        "megatron sft --config args.yaml",
+        "megatron rlhf --use_ray false --config args.yaml",
+        "megatron rlhf --use_ray --config $WHICH",
+    ],
+)
+def test_a_file_that_is_not_read_leaves_arguments_open(tmp_path: Path, command: str) -> None:
+    (tmp_path / "args.yaml").write_text(RAY, encoding="utf-8")
+    with pytest.raises(HcpError, match="holds further arguments and is not read"):
+        ms_swift_words(launch(tmp_path, f"{command} {MODEL}"))

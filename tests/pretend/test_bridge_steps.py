@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 
 from megatron_hcp.pretend.record import RECORD
-from megatron_hcp.pretend.stand_ins.frameworks.bridge import _or_text
+from megatron_hcp.pretend.stand_ins.frameworks.bridge import _of_the_model, _or_text
 from support.rows import rows
 
 pytestmark = pytest.mark.torch
@@ -34,27 +35,71 @@ def ones() -> Iterator[int]:
     raise OSError("no processor")
 
 
-CONFIG = SimpleNamespace(train=SimpleNamespace(micro_batch_size=2), model=SimpleNamespace(seq_length=8))
+CONFIG = SimpleNamespace(
+    train=SimpleNamespace(micro_batch_size=2), model=SimpleNamespace(seq_length=8), dataset=SimpleNamespace()
+)
+AT_ONCE = SimpleNamespace(**vars(CONFIG) | {"dataset": SimpleNamespace(dataloader_type="batch")})
 
 
-def refuses(*_: Any) -> Any:
-    raise ValueError("no tokenizer")
+def raises(error: Exception) -> Any:
+    def made(*_: Any) -> Any:
+        raise error
+
+    return made
+
+
+def with_replacements(monkeypatch: pytest.MonkeyPatch) -> None:
+    modules = {"core.rerun_state_machine": SimpleNamespace(RerunDataIterator=Rerun),
+               "bridge.training.train": SimpleNamespace(get_num_microbatches=lambda: 3)}  # fmt: skip
+    for name, module in modules.items():
+        monkeypatch.setitem(sys.modules, f"megatron.{name}", module)
+    monkeypatch.setattr(RECORD, "stand_ins", {})
 
 
 @rows(
-    "real, first, wanted, ended",
-    [(lambda *_: (ones(), None, None), [1], 8, "OSError"), (refuses, [], 8, "ValueError")],
+    "real, config, first, rows_of, ended",
+    [
+        (lambda *_: (ones(), None, None), CONFIG, [1], 2, "OSError: no processor"),
+        (
+            raises(ValueError("the tokenizer has no template")),
+            CONFIG,
+            [],
+            2,
+            "ValueError: the tokenizer has no template",
+        ),
+        (raises(OSError("no file")), AT_ONCE, [], 6, "OSError: no file"),
+    ],
 )
 def test_batches_are_upstreams_until_it_cannot_make_one(
-    monkeypatch: pytest.MonkeyPatch, real: Any, first: list[int], wanted: int, ended: str
+    monkeypatch: pytest.MonkeyPatch, real: Any, config: Any, first: list[int], rows_of: int, ended: str
 ) -> None:
-    monkeypatch.setitem(sys.modules, "megatron.core.rerun_state_machine", SimpleNamespace(RerunDataIterator=Rerun))
-    monkeypatch.setattr(RECORD, "stand_ins", {})
-    train, valid, test = _or_text(real)(CONFIG, SimpleNamespace())
+    with_replacements(monkeypatch)
+    monkeypatch.setattr(RECORD, "roots", (__file__,))
+    train, valid, test = _or_text(real)(config, SimpleNamespace())
     given = [next(train) for _ in range(len(first) + 1)]
     assert given[:-1] == first and valid is None and test is None
-    assert given[-1]["tokens"].shape == (2, wanted) and given[-1]["loss_mask"].sum() == 2 * wanted
+    assert given[-1]["tokens"].shape == (rows_of, 8) and given[-1]["loss_mask"].sum() == rows_of * 8
     assert f"bridge.batches (its own data: {ended})" in RECORD.stand_ins
+
+
+@rows("roots, is_upstreams", [((__file__,), True), ((), False)])
+def test_what_bridges_own_code_says_of_a_launch_is_no_lack_of_data(
+    monkeypatch: pytest.MonkeyPatch, roots: tuple[str, ...], is_upstreams: bool
+) -> None:
+    with_replacements(monkeypatch)
+    monkeypatch.setattr(RECORD, "roots", roots)
+    asked = _or_text(raises(ValueError("packing asks for a micro-batch of one sequence")))
+    with pytest.raises(ValueError) if is_upstreams else nullcontext():
+        asked(CONFIG, SimpleNamespace())
+
+
+@rows("model, tokenizer, wanted", [(100, 131072, 100), (None, 131072, 131072), (200, 150, 150)])
+def test_the_tokenizer_that_stands_for_the_launchs_has_no_more_words_than_the_model(
+    model: int | None, tokenizer: int, wanted: int
+) -> None:
+    assert _of_the_model(lambda _, size, **more: (size, more))(
+        model_vocab_size=model, tokenizer_vocab_size=tokenizer, x=1
+    ) == (wanted, {"x": 1})
 
 
 def test_a_stage_without_data_gets_none(monkeypatch: pytest.MonkeyPatch) -> None:

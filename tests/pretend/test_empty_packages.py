@@ -24,6 +24,11 @@ def test_an_empty_packages_class_is_a_context_and_loses_what_is_taken_from_it() 
         del package.GRPOTrainer.__init__
 
 
+def test_no_loop_goes_over_an_empty_package() -> None:
+    with pytest.raises(TypeError, match="_Anything"):
+        iter(empty_module("datasets").load_dataset("squad"))
+
+
 def test_who_looks_for_an_empty_package_finds_it(tmp_path: Path) -> None:
     code = """
 import importlib.util, sys

@@ -46,3 +46,16 @@ def test_a_program_without_end_and_one_that_takes_all_memory_are_ended(tmp_path:
         timeout=HANG_S,
     )
     assert said in done.stdout, done
+
+
+@pytest.mark.parametrize("asked, wanted", [("16", 16), ("4", 8)])
+def test_a_node_keeps_its_gpus_when_the_device_is_installed_again(tmp_path: Path, asked: str, wanted: int) -> None:
+    code = f"""
+import torch
+from megatron_hcp.pretend.stand_ins import device
+device.install({asked})
+device.install()
+raise SystemExit(torch.cuda.device_count() != {wanted})
+"""
+    done = subprocess.run([sys.executable, "-B", "-c", code], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr

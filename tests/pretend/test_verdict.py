@@ -82,16 +82,18 @@ def test_a_models_config_is_read_once_it_is_opened_and_made_where_it_is_no_link(
     assert record.is_model_made and list(record.stand_ins) == ["models--a--b/config.json"]
 
 
-def test_the_groups_are_made_of_parallel_sizes_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_groups_and_learning_rates_are_made_of_nothing_of_a_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(RECORD, "is_model_read", True)
     monkeypatch.setattr(RECORD, "roots", (f"{tmp_path}/",))
     refuses = "def refuse():\n    raise RuntimeError('world_size (8) is not divisible by 16')\n"
-    for file, is_the_layouts in (("megatron/core/parallel_state.py", True), ("megatron/core/model.py", False)):
+    for name, is_decided in (("parallel_state", True), ("optimizer_param_scheduler", True), ("model", False)):
         code: dict[str, Any] = {}
-        exec(compile(refuses, str(tmp_path / file), "exec"), code)
+        exec(compile(refuses, str(tmp_path / f"megatron/core/{name}.py"), "exec"), code)
         with pytest.raises(RuntimeError) as raised:
             code["refuse"]()
-        assert (answer(raised.value, OfTheLaunch(model=False))["missing"] == "") is is_the_layouts
+        assert (answer(raised.value, OfTheLaunch(model=False))["missing"] == "") is is_decided
 
 
 def test_a_variable_that_the_launch_does_not_set_may_be_set_around_it() -> None:

@@ -20,6 +20,7 @@ _FAMILIES = (
     (r"Qwen/Qwen2(\.5)?(-Math)?-\d", "Qwen2ForCausalLM", "qwen2", ""),
     (r"(google|LLM-Research)/gemma-2-", "Gemma2ForCausalLM", "gemma2", ""),
     (r"(google|LLM-Research)/gemma-3-1b", "Gemma3ForCausalLM", "gemma3_text", ""),
+    (r"google/gemma-4-E", "Gemma4ForConditionalGeneration", "gemma4", "text_config"),
     (r"google/gemma-3-", "Gemma3ForConditionalGeneration", "gemma3", "text_config"),
     (r"Qwen/Qwen3-\d+(\.\d+)?B(?!-A)", "Qwen3ForCausalLM", "qwen3", ""),
     (r"Qwen/Qwen3-\d+B-A\d", "Qwen3MoeForCausalLM", "qwen3_moe", ""),
@@ -132,13 +133,17 @@ def write_cache(folder: str, words: Iterable[str]) -> str:
 
 
 def _stands_for(name: str, cached: Iterable[str]) -> str:
-    """A config.json made of a model's sizes, or that of another stage of it in the cache; "" if there is none."""
+    """A config.json made of a model's sizes, or that of another stage of it in the cache; "" if there is none.
+
+    A name that isn't known, such as a mirror's, may be a public model's under another owner.
+    """
+    name = name if fields_of(name) else public_name(name) or name
     if made := made_config(name):
         return json.dumps(made)
-    stage = without_stage(name)
+    owner, _, stage = without_stage(name).partition("/")
     with suppress(HcpError):
-        for other in cached:
-            if without_stage(other) == stage:
+        for other in sorted(cached, key=lambda one: not one.startswith(f"{owner}/")):
+            if without_stage(other).partition("/")[2] == stage:
                 found = json.loads(read_text(cached_config(other), "a model's config"))
                 found.pop("quantization_config", None)  # of its stored weights
                 return json.dumps(found)

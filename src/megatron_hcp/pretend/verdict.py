@@ -34,8 +34,8 @@ _CAPTURES = ("megatron/core/transformer/cuda_graphs.py", "megatron/core/full_cud
 _OF_ROLLOUTS = re.compile(r"teacher_log_?probs|rollout_routed_experts|rollout_top_p\w*|multimodal\w*")
 """What a rollout engine returns beside tokens, which made-up rollouts have not."""
 _OF_THE_WORLD = r"(?i)world[- _]?size|data[- _]parallel"
-_OF_THE_LAYOUT = "megatron/core/parallel_state.py"
-"""Makes the groups: nothing of a model takes part."""
+_OF_NO_MODEL = ("megatron/core/parallel_state.py", "megatron/core/optimizer_param_scheduler.py")
+"""Where groups are made and learning rates are scheduled: nothing of a model takes part."""
 _VARIABLE = re.compile(r"\b(?:CUDA|NCCL|NVTE(?!_DEBUG)|NVSHMEM|PYTORCH|TORCH)(?:_[A-Z0-9]+)+\b")
 """An environment variable in a message. NVTE_DEBUG is what Transformer Engine says to run again with."""
 _LIMITS = (
@@ -105,7 +105,7 @@ def _missing(error: BaseException, stated: OfTheLaunch) -> str:
     if not stated.world and (PROGRESS.stage == "groups" or re.search(_OF_THE_WORLD, text)):
         return "the number of ranks, which the launch doesn't state"
     is_made = RECORD.is_model_made or (RECORD.is_model_read and not stated.model)
-    if is_made and not _is_hydras(error) and not _is_of_the_layout(error):
+    if is_made and not _is_hydras(error) and not _is_of_no_model(error):
         return "the model's own config.json: a public model of its name, or known sizes, stand for it"
     if variable := next((name for name in _VARIABLE.findall(text) if name not in stated.variables), ""):
         return f"the environment variable {variable}, which the launch doesn't set"
@@ -121,10 +121,10 @@ def _is_hydras(error: BaseException) -> bool:
     return kind.__module__ == "hydra.errors" and kind.__name__ == "ConfigCompositionException"
 
 
-def _is_of_the_layout(error: BaseException) -> bool:
-    """Whether upstream refuses the parallel sizes themselves."""
+def _is_of_no_model(error: BaseException) -> bool:
+    """Whether upstream refuses the parallel sizes or learning rates themselves."""
     places = [RECORD.shown(file) for file, _ in _codes(error) if RECORD.is_upstream(file)]
-    return bool(places) and places[-1] == _OF_THE_LAYOUT
+    return bool(places) and places[-1] in _OF_NO_MODEL
 
 
 def _of_another_parser(text: str) -> str:

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from megatron_hcp.launch.forms.yaml.settings import YamlDoc
 
 _PROGRAM = r"^megatron (sft|pt|rlhf)$|(^|[/.])swift[/.]cli[/.]_megatron[/.](sft|pt|rlhf)(\.py)?$"
-_CONFIG = "--config"
 _RLHF = "rlhf"
 """The command whose method is DPO unless `rlhf_type` says another one (MegatronRLHFArguments)."""
 
@@ -233,44 +232,45 @@ def _read_words(*given: Any, **more: Any) -> Reading:
 def _read_command(
     command: StartCommand, target: str, facts: CommandFacts, files: Files, types: Mapping[str, str]
 ) -> CommandReading:
-    from megatron_hcp.bash.value import Field
     from megatron_hcp.launch.forms.script.flags import flags_of
 
     gathered = flags_of(command.items, types, bare=False)
-    unseen = gathered.unseen or gathered.model or gathered.unknown.get(EXTRA)
-    first = command.items[0] if command.items else None
-    if isinstance(first, Field) and first.prefix.endswith((".yaml", ".yml", ".json")):
-        unseen = unseen or f"{first.prefix[:60]} holds further arguments and is not read"
-    elif any(isinstance(item, Field) and item.prefix.partition("=")[0] == _CONFIG for item in command.items):
-        named = command.values(_CONFIG)[-1:] or [""]
-        unseen = unseen or f"{named[0][:60] or _CONFIG} holds further arguments and is not read"
-    elif unseen is None and command_of(command.script) == _RLHF and "rlhf_type" not in gathered.unknown:
-        stated = any(setting.key == "rlhf_type" for setting in gathered.settings)
+    settings, unknown = gathered.settings, gathered.unknown
+    unseen = gathered.unseen or gathered.model or unknown.get(EXTRA)
+    if command.items:
+        # Late: it loads PyYAML.
+        from megatron_hcp.launch.dialects.ms_swift_files import from_file
+
+        named = from_file(command, files)
+        if named.by_ray:
+            settings, unknown, unseen = (), {}, None
+        settings, unseen = (*named.settings, *settings), unseen or named.unseen
+        for name, fact in named.facts.items():
+            if named.by_ray or name not in {**facts.known, **facts.unknown}:
+                facts.known[name] = fact
+                facts.unknown.pop(name, None)
+    if unseen is None and command_of(command.script) == _RLHF and "rlhf_type" not in unknown:
+        stated = any(setting.key == "rlhf_type" for setting in settings)
         facts.known |= {} if stated else {"rlhf_type": Fact("dpo", "default")}
     start = facts.known.get("start")
-    if start is None or start.value not in ELASTIC_STARTS:
+    if start is None or start.value not in (*ELASTIC_STARTS, "ray"):
         found, hidden = _ranks_of(facts.known, facts.unknown)
         facts.known |= found
         facts.unknown |= hidden
-    reading = Reading(
-        dialect="ms-swift", target=target, form="shell", settings=_with_extra(_in_full(gathered.settings))
-    )
-    return CommandReading(reading, {**facts.unknown, **gathered.unknown}, unseen)
+    reading = Reading(dialect="ms-swift", target=target, form="shell", settings=_with_extra(_in_full(settings)))
+    return CommandReading(reading, {**facts.unknown, **unknown}, unseen)
 
 
 def _read_yaml(doc: YamlDoc, beside: Beside, dialect: Dialect) -> Reading:
     """A reading of the YAML that `megatron sft FILE` takes: arguments by name, and variables under `ENV`."""
-    arguments = [setting for setting in doc.settings if "." not in setting.key]
-    facts = {
-        f"env.{setting.key.removeprefix('ENV.')}": Fact(str(setting.value), "launch", setting.location, setting.key)
-        for setting in doc.settings
-        if setting.key.startswith("ENV.") and isinstance(setting.value, str | int)
-    }
+    from megatron_hcp.launch.dialects.ms_swift_files import arguments_of, variables_of
+
+    facts = variables_of(doc)
     reading = Reading(
         dialect=dialect,
         target=doc.file,
         form="yaml",
-        settings=_with_extra(arguments),
+        settings=_with_extra(arguments_of(doc)),
         facts=facts,
         acceptances=doc.acceptances,
         text=doc.text,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from posixpath import basename
 
 from megatron_hcp.bash.reason import ByVariable
 from megatron_hcp.ground.errors import HcpError, UnrecognisedError
@@ -154,7 +155,7 @@ def reading_of(script: Followed, training: Training, text: str, target: str, not
     reading, unknown, unseen = framework.read_command(command, target, facts, script.files, types)
     said = [*notes, *([f"whether this command runs {launched.doubt}"] if launched.doubt else []), *script.notes()]
     if framework.is_command_line or framework.has_recipes:
-        unseen = unseen or _in_a_file(command, framework)
+        unseen = unseen or _in_a_file(command, framework, reading)
     keys = {setting.key for setting in reading.settings}
     splits = training.splits or is_parallel(keys) or _is_by_fsdp(reading, keys)
     if script.walker.used_arguments and not framework.has_recipes and not splits:
@@ -189,13 +190,14 @@ def _is_by_fsdp(reading: Reading, keys: set[str]) -> bool:
     return strategy is not None and strategy.value != "megatron" and any(".fsdp_config." in key for key in keys)
 
 
-def _in_a_file(command: StartCommand, framework: Framework) -> str | None:
-    """Why settings may be hidden: an option that the framework doesn't know names a file of them."""
+def _in_a_file(command: StartCommand, framework: Framework, reading: Reading) -> str | None:
+    """Why settings may be hidden: an option that the framework doesn't know names a file of them, which isn't read."""
     if not any((getattr(item, "text", None) or "").endswith(_SETTINGS) for item in command.items):
         return None
+    read = {basename(setting.location.file) for setting in reading.settings if setting.location}
     for option in sorted(command.flags):
         for value in command.values(f"--{option.replace('_', '-')}") or command.values(f"--{option}"):
-            if value.endswith(_SETTINGS) and option not in framework.names():
+            if value.endswith(_SETTINGS) and option not in framework.names() and basename(value) not in read:
                 return f"{value[:60]}, which --{option} names, is not read"
     return None
 

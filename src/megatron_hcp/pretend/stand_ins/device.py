@@ -13,8 +13,8 @@ CANNOT_TELL = "memory, time, a wait that is missing, what CUDA graphs capture, t
 
 CUDA = torch.device("cuda", 0)
 CAPABILITY = (9, 0)
-_GPUS = 8
-"""Of a node whose launch starts no more."""
+_gpus = [8]
+"""As many as a node has, at least eight; Transformer Engine's stand-in installs this one again."""
 _MEMORY = 80 << 30
 
 
@@ -75,7 +75,7 @@ def _module_to(module: Any, where: Any = None, *rest: Any, **named: Any) -> Any:
     return _real_module_to(module, *given, **named)
 
 
-def install(gpus_per_node: int = _GPUS) -> None:
+def install(gpus_per_node: int = 0) -> None:
     """Replaces torch.cuda's functions in this process; torch's own modules that look at them are imported before."""
     cuda: Any = torch.cuda
     stream = NoStream()
@@ -102,7 +102,8 @@ def install(gpus_per_node: int = _GPUS) -> None:
         setattr(cuda, name, lambda *_: stream)
     cuda.stream = cuda.device = cuda.nvtx.range = _context
     cuda.Stream = cuda.Event = cuda.ExternalStream = cuda.CUDAGraph = NoStream
-    cuda.device_count = lambda: max(_GPUS, gpus_per_node)
+    _gpus[0] = max(_gpus[0], gpus_per_node)
+    cuda.device_count = lambda: _gpus[0]
     cuda.get_device_capability = lambda *_: CAPABILITY
     cuda.get_device_properties = lambda *_: properties
     cuda.get_device_name = lambda *_: properties.name

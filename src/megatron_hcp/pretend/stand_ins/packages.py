@@ -20,6 +20,11 @@ STANDS_FOR = "packages that are only imported: Triton, tokenizers, ONNX; Python 
 CANNOT_TELL = "what their functions do"
 
 IMPORTED = (*ONLY_IMPORTED, "six", "tensorstore", "zarr", "regex", "psutil", "nltk", "ftfy")
+_BY_FRAMEWORKS = (
+    "PIL accelerate aiohttp cupy datasets decord fastapi librosa matplotlib mbridge pandas peft pylatexenc "
+    "qwen_vl_utils ray requests sglang soundfile swanlab tensorboard torchdata torchvision uvicorn vllm wandb zmq"
+).split()
+"""Packages that more than one framework only imports."""
 
 
 class ImportedParts(AbsentPackages):
@@ -32,8 +37,12 @@ class ImportedParts(AbsentPackages):
         return importlib.machinery.ModuleSpec(name, self, is_package=True)  # type: ignore[arg-type]
 
 
-def only_import(names: Iterable[str]) -> None:
-    """Packages that a framework only imports: what is installed stays as it is, and what was put out of reach comes."""
+def only_import(own: Iterable[str]) -> None:
+    """Packages that frameworks only import: what is installed stays as it is, and what was put out of reach comes.
+
+    `own`: those that no other framework imports.
+    """
+    names = (*_BY_FRAMEWORKS, *own)
     for name in names:
         if name in sys.modules and getattr(sys.modules[name], "__file__", None) is None:
             del sys.modules[name]

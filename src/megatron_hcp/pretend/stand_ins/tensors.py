@@ -28,7 +28,7 @@ _READS = {
 }
 _ROOM = (torch.empty, torch.empty_like, torch.Tensor.new_empty)
 """What makes tensors whose values come later."""
-_OF_NUMBERS = (torch.arange, torch.linspace)
+_OF_NUMBERS = (torch.arange, torch.linspace, torch.full, torch.zeros, torch.ones)
 _OF_SIZES = (torch.Tensor.split, torch.Tensor.repeat, torch.Tensor.view, torch.Tensor.reshape, torch.Tensor.expand)
 """What takes numbers, which may be read from the device; of the latter all arguments but the first."""
 _INDEXES = (torch.Tensor.__getitem__, torch.Tensor.__setitem__)

@@ -72,6 +72,8 @@ class _Anything:
     """Accepts any use; as a decorator it changes nothing."""
 
     __name__ = __qualname__ = "anything"
+    __iter__ = None
+    """A loop over it, which __getitem__ would let go on for ever, is refused."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):

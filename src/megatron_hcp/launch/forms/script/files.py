@@ -53,44 +53,53 @@ class Files:
         self._left = MAX_CHARACTERS
 
     def find(self, value: Value, here: Value = ()) -> Script | str:
-        """The file at a path, or why it is not read, with what to do. `here` is the current folder, () to ask less.
+        """The script at a path, or why it is not read, with what to do."""
+        place, why = self.place(value, here)
+        return self._script(place) if place is not None else why
+
+    def place(self, value: Value, here: Value = ()) -> tuple[str | None, str]:
+        """Where the file at a path is, or why none is read, with what to do.
 
         A path that depends on a condition means the one file that is there: `$SLURM_SUBMIT_DIR` or the script's folder.
+
+        Args:
+            here: the current folder, () to ask less.
         """
         for number, part in enumerate(value):
             if isinstance(part, OneOf):
-                ways = [self.find((*value[:number], *option, *value[number + 1 :]), here) for option in part.options]
-                found = {id(way): way for way in ways if not isinstance(way, str)}
+                ways = [self.place((*value[:number], *option, *value[number + 1 :]), here) for option in part.options]
+                found = {normpath(place) for place, _ in ways if place is not None}
                 if len(found) == 1:
-                    return next(iter(found.values()))
-                return next((way for way in ways if isinstance(way, str)), f"one of several files is meant; {_DO}")
+                    return found.pop(), ""
+                several = f"one of several files is meant; {_DO}"
+                return None, next((why for place, why in ways if place is None), several)
         path = below(value)
         names = _known_end(value)
         for given in self.beside.sources:
             if is_file(given) and self._stands_for(given, names):
-                return self._given(given, given)
+                return self._given(given, given), ""
         try:
             folder = self.beside.folder
             if path is not None and folder is not None and (place := _in_repository(folder, path)):
-                return self._script(place)
+                return place, ""
             if path is None and folder is not None and (place := _in_its_copy(folder, text_of(value) or "")):
-                return self._script(place)
+                return place, ""
             if here and folder is not None and (text := text_of(value) or "/")[0] != "/":
                 places = _after_a_change(folder, text, text_of(here) or "")
                 if len(places) > 1:
-                    return f"{' or '.join(places)} may be meant; {_DO}"
+                    return None, f"{' or '.join(places)} may be meant; {_DO}"
                 if places:
                     self.elsewhere[text] = places[0]
-                    return self._script(normpath(f"{folder or '.'}/{places[0]}"))
+                    return normpath(f"{folder or '.'}/{places[0]}"), ""
             for given in filter(is_folder, self.beside.sources):
                 there = file_below(given, path, _WANTED, of=folder) if path is not None and folder is not None else None
                 tails = ("/".join(names[start:]) for start in range(len(names)))
                 place = there or next((place for tail in tails if (place := file_below(given, tail, _WANTED))), None)
                 if place is not None:
-                    return self._given(given, place)
+                    return self._given(given, place), ""
         except HcpError as error:
-            return error.fault
-        return f"{self._why(path, value)}; {_DO}"
+            return None, error.fault
+        return None, f"{self._why(path, value)}; {_DO}"
 
     def _stands_for(self, given: str, names: list[str]) -> bool:
         if not names:
@@ -123,9 +132,9 @@ class Files:
                     return f"{basename(name)} is written by line {line} first"
         return None
 
-    def _given(self, source: str, place: str) -> Script | str:
+    def _given(self, source: str, place: str) -> str:
         self.unused = [other for other in self.unused if other != source]
-        return self._script(place)
+        return place
 
     def _script(self, place: str) -> Script | str:
         name = normpath(place)

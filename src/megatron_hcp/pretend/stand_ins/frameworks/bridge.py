@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 import importlib
+import re
 import sys
+import traceback
 from typing import Any
 
 import torch
@@ -22,9 +24,8 @@ STANDS_FOR = (
 CANNOT_TELL = "distillation, quantization, diffusion and energon's data; whether a checkpoint fits; packed rows, images"
 
 _IMPORTED = (
-    "nvidia_resiliency_ext megatron.energon diffusers peft accelerate nemo_run modelopt qwen_vl_utils timm torchvision "
-    "PIL wandb mistral_common datasets imageio ftfy webdataset"
-).split()
+    "nvidia_resiliency_ext megatron.energon diffusers nemo_run modelopt timm mistral_common imageio webdataset".split()
+)
 _FIRST = ("models.gpt", "dist_checkpointing", "optimizer", "distributed", "pipeline_parallel.schedules")
 """Parts of megatron-core that look for those packages, and do without."""
 _BEGINS = (
@@ -44,6 +45,8 @@ megatron.core.pipeline_parallel.utils.set_ideal_affinity_for_current_gpu
 """.split()
 _ASK_FOR_PATHS = ("builders.energon.EnergonDatasetConfig", "sources.hf.HFDatasetSourceConfig")
 """Data whose configuration refuses what a recipe leaves to the launch."""
+_OF_DATA = re.compile(r"(?i)token|process|path|file|found|import|install|image|video|audio|dataset|template|example")
+"""What Bridge says of data that is not here, or of a tokenizer that is none."""
 _FEWEST = 4
 """Micro-batches of a step, where the pipeline doesn't need more."""
 
@@ -71,6 +74,7 @@ def late() -> None:
     replace_everywhere("transformers.dynamic_module_utils.get_class_from_dynamic_module", _tower)
     setup: Any = importlib.import_module("megatron.bridge.training.setup")
     setup.setup_data_iterators = _or_text(setup.setup_data_iterators)
+    setup._validate_and_set_vocab_size = _of_the_model(setup._validate_and_set_vocab_size)
     for name, stage in _BEGINS:
         mark(f"megatron.bridge.training.setup.{name}", stage)
     count, step = training.get_num_microbatches, training.train_step
@@ -84,6 +88,24 @@ def late() -> None:
         return step(*args, **kwargs)
 
     training.train_step = train_step
+
+
+def _of_the_model(real: Any) -> Any:
+    """The tokenizer, which stands for the launch's, has no more words than the model."""
+
+    def validate(model_vocab_size: int | None, tokenizer_vocab_size: int, **more: Any) -> Any:
+        return real(model_vocab_size, min(tokenizer_vocab_size, model_vocab_size or tokenizer_vocab_size), **more)
+
+    return validate
+
+
+def _in_a_row(config: Any) -> int:
+    """How many micro-batches Bridge takes from its data at once."""
+    if getattr(config.dataset, "dataloader_type", "") != "batch":
+        return 1
+    training: Any = importlib.import_module("megatron.bridge.training.train")
+    count: int = training.get_num_microbatches()
+    return count
 
 
 def _group_of(chunk: Any) -> int:
@@ -133,8 +155,16 @@ def _or_text(real: Any) -> Any:
 
 
 def _lacks_data(error: Exception) -> None:
-    """Names what upstream's data ended in: it may lack a file here, or refuse the launch."""
-    RECORD.used(f"bridge.batches (its own data: {type(error).__name__})")
+    """Names what upstream's data ended in. What upstream itself says of the launch's settings is not passed over.
+
+    Raises:
+        Exception: the same, if upstream raised it in words that are about no data: it is about the launch.
+    """
+    frame, text = traceback.extract_tb(error.__traceback__)[-1], " ".join(str(error).split())
+    is_upstreams = re.match("raise|assert", frame.line or "") and RECORD.is_upstream(frame.filename)
+    if is_upstreams and text and not _OF_DATA.search(text):
+        raise error
+    RECORD.used(f"bridge.batches (its own data: {type(error).__name__}: {text[:120]})")
 
 
 def _tower(name: str, *_: Any, **__: Any) -> Any:
@@ -155,13 +185,14 @@ class Tower(torch.nn.Module):  # type: ignore[misc]
 def _text(config: Any) -> dict[str, Any]:
     """Rows of one token, each of which counts."""
     RECORD.used("bridge.batches")
-    shape = (config.train.micro_batch_size, config.model.seq_length)
+    shape = (config.train.micro_batch_size * _in_a_row(config), config.model.seq_length)
     tokens = torch.ones(shape, dtype=torch.int64)
-    visual = None
-    if ".glm_vl." in type(config.model).__module__:  # it asks which tokens are of an image
+    visual, model = None, type(config.model).__module__
+    if ".glm_vl." in model or ".nemotron_vl." in model:  # they ask which tokens are of an image, and for the images
         inputs: Any = importlib.import_module("megatron.bridge.training.utils.visual_inputs")
         visual = inputs.GenericVisualInputs(mm_token_type_ids=torch.zeros_like(tokens))
-    none = torch.zeros(0, dtype=torch.int64)
+        visual.pixel_values = torch.zeros(0, 0, 0, dtype=torch.bfloat16) if ".nemotron_vl." in model else None
+    none = torch.zeros(0, dtype=torch.int32)
     places = torch.arange(shape[1]).expand(shape).contiguous()
     return {"tokens": tokens, "input_ids": tokens, "labels": tokens, "position_ids": places,
             "loss_mask": torch.ones(shape), "attention_mask": None, "visual_inputs": visual, "audio_inputs": None,

@@ -18,10 +18,9 @@ STANDS_FOR = "packages that ms-swift only imports, the model's tokenizer and wei
 CANNOT_TELL = "data, templates, rollouts, the training step; a vision tower's attention; whether a checkpoint fits"
 
 _IMPORTED = (
-    "modelscope modelscope_hub datasets accelerate trl vllm PIL matplotlib torchvision oss2 gradio openai tensorboard "
-    "aiohttp fastapi uvicorn zmq soundfile librosa decord sentencepiece json_repair dacite addict simplejson attrdict "
-    "zstandard requests pandas ray deepspeed einops rouge jieba nltk binpacking importlib_metadata sortedcontainers "
-    "tiktoken scipy swanlab wandb qwen_vl_utils torchaudio av msgspec lmdeploy sglang"
+    "modelscope modelscope_hub trl oss2 gradio openai sentencepiece json_repair dacite addict simplejson attrdict "
+    "zstandard deepspeed einops rouge jieba binpacking importlib_metadata sortedcontainers tiktoken scipy "
+    "torchaudio av msgspec lmdeploy"
 ).split()
 _LOSSES = ("swift.rlhf_trainers.dpo_trainer", "swift.rlhf_trainers.grpo_trainer")
 """Trainers that are made of trl's; of these ms-swift's own for Megatron take the loss and a type alone."""

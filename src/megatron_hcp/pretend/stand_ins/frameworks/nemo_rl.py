@@ -14,10 +14,7 @@ from megatron_hcp.pretend.stand_ins.packages import build_towers, only_import
 STANDS_FOR = "Ray, rollout engines, the model's tokenizer and weights"
 CANNOT_TELL = "data, rollouts, the training step, the reference model, whether a checkpoint fits"
 
-_IMPORTED = (
-    "ray prometheus_client rich vllm sglang wandb datasets accelerate peft torchdata pandas zmq fastapi uvicorn "
-    "aiohttp mlflow swanlab matplotlib pydantic hydra tensorboard cupy torchvision PIL decord soundfile librosa pynvml"
-).split()
+_IMPORTED = "prometheus_client rich mlflow hydra pynvml".split()
 _SETUP = "nemo_rl.models.megatron.setup"
 _BEGINS = (
     (f"{_SETUP}.initialize_megatron", "groups"),

@@ -18,8 +18,7 @@ STANDS_FOR = "Ray, SGLang, torch_memory_saver, the model's config.json and token
 CANNOT_TELL = "rollouts, offloading, the transfer of weights, whether words and config.json agree"
 
 _IMPORTED = (
-    "ray sglang sglang_router torch_memory_saver httpx deep_ep pylatexenc transformers safetensors tqdm pybase64 "
-    "mbridge wandb blobfile qwen_vl_utils PIL accelerate datasets huggingface_hub aiohttp requests uvicorn fastapi"
+    "sglang_router torch_memory_saver httpx deep_ep transformers safetensors tqdm pybase64 blobfile huggingface_hub"
 ).split()
 _ACTOR, _MODEL = "slime.backends.megatron_utils.actor", "slime.backends.megatron_utils.model"
 _NOTHING = """

@@ -24,11 +24,7 @@ from megatron_hcp.proofs.te_cpu.absent import empty_module
 STANDS_FOR = "Ray, vLLM and SGLang, the model's weights and tokenizer, all but the first micro-batches of an update"
 CANNOT_TELL = "rollouts, offloading, the transfer of weights, images and their processor"
 
-_IMPORTED = (
-    "ray vllm sglang torchdata codetiming pybind11 cachetools wandb peft datasets mathruler pylatexenc "
-    "fastapi uvicorn aiohttp zmq cupy liger_kernel qwen_vl_utils mbridge dill pyarrow pandas psutil torchvision PIL "
-    "accelerate huggingface_hub filelock orjson tensorboard"
-).split()
+_IMPORTED = "codetiming pybind11 cachetools mathruler liger_kernel dill pyarrow huggingface_hub filelock orjson".split()
 _WORKERS, _ENGINE = "verl.workers.engine_workers", "verl.workers.engine.megatron.transformer_impl"
 LEGACY = "verl.workers.megatron_workers"
 """The workers of releases before 0.8."""
