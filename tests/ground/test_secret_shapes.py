@@ -228,6 +228,16 @@ def test_a_secret_is_told_by_its_shape(secret: str) -> None:
         assert secret not in without_secrets(text) and secret[10:] not in without_secrets(text), text
 
 
+WHOLE = (".atlasv1.", "0123abcd.aB3", "ALTAK-", "pat.aB3", ".acc_", "pa-", "VF.", "1000.")
+"""Those that are told only when they are whole."""
+
+
+@pytest.mark.parametrize("secret", [one for one in SHAPES if len(one) > 40 and not any(part in one for part in WHOLE)])
+def test_a_secret_is_told_where_a_message_cut_it(secret: str) -> None:
+    cut = secret[:40]
+    assert cut[10:] not in without_secrets(f"it has {cut}, x, y")
+
+
 def test_nine_of_ten_random_texts_of_forty_letters_and_digits_are_hidden() -> None:
     random = Random(40)
     tokens = ["".join(random.choices(string.ascii_letters + string.digits, k=40)) for _ in range(1000)]
