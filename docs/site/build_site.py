@@ -27,7 +27,7 @@ from markdown_page import Markdown, anchor  # noqa: E402
 from markupsafe import Markup  # noqa: E402
 from results_page import RESULTS, results  # noqa: E402
 
-from megatron_hcp.cli.explain import example_text, source_text  # noqa: E402
+from megatron_hcp.cli.explain.command import example_text, source_text  # noqa: E402
 from megatron_hcp.cli.main import cli  # noqa: E402
 from megatron_hcp.resources import pack_dir  # noqa: E402
 from megatron_hcp.rules.registry import RULES  # noqa: E402

@@ -14,7 +14,7 @@ import click
 import pytest
 
 from megatron_hcp.cli.completion import complete_rules
-from megatron_hcp.cli.explain import explain
+from megatron_hcp.cli.explain.command import explain
 from megatron_hcp.rules.registry import RULES
 from support.processes import HANG_S
 

@@ -81,6 +81,7 @@ OUTPUTS = {
     "a dead job": ("triage", "tests/triage/dead_job.log"),
     "a rule": ("explain", "HCP001", "KNOWN001"),
     "a guard of upstream": ("explain", "START001/validate_args/bf16-c4ee"),
+    "an option of upstream": ("explain", "--cp-comm-type"),
     "a refusal of upstream": ("check", "--", "--bf16", "--fp16"),
     "groups": ("groups", "--world-size", "16", "--tp", "2", "--cp", "4", "--hcp", "2,2", "--gpus-per-node", "4"),
     "groups without levels": ("groups", "--world-size", "8", "--cp", "4", "--pp", "2"),

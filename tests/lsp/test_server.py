@@ -111,6 +111,7 @@ def test_hover_explains_the_rule_or_the_setting(tmp_path: Path) -> None:
             return "" if answer is None else answer.contents.value  # type: ignore[union-attr]
 
         assert "`cp` = 4" in await hover(1, 26)
+        assert "# context_parallel_size" in await hover(1, 26)
         marks = await editor.change(YAML.replace("p2p", "a2a+p2p"))
         found = next(mark for mark in marks if mark.code == "HCP001")
         assert "HCP001" in await hover(found.range.start.line, found.range.start.character)

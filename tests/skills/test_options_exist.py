@@ -15,21 +15,28 @@ from megatron_hcp.skills.card import skill_dirs
 
 OTHERS = frozenset(
     # Slurm, pyxis
-    "account batch cpus-per-task container-image container-mounts container-name distribution exclusive gres jobid"
-    " kill-on-bad-exit no-container-mount-home nodelist ntasks-per-node output overlap partition pty segment"
-    " test-only wait"
+    "account batch consolidate-segments container-env container-image container-mounts container-name"
+    " container-remap-root container-unshare container-writable cpus-per-task dependency distribution exact exclusive"
+    " export gpus-per-task gres gres-flags hint jobid kill-on-bad-exit no-container-mount-home no-kill no-requeue"
+    " nodelist ntasks ntasks-per-node open-mode output overlap partition pty segment spread-segments stepmgr test-only"
+    " threads-per-core wait"
     # torchrun, ft_launcher
+    " ft-attribution-analysis-backend ft-attribution-endpoint ft-attribution-llm-api-key-file"
     " ft-attribution-stop-action ft-checkpoint-iteration-file ft-enable-dist-storage-healthcheck"
-    " ft-enable-nic-healthcheck ft-max-no-progress-cycles ft-no-restart-exit-code ft-rank_out_of_section_timeout"
-    " ft-rank_section_timeouts master-addr master-port max-restarts nnodes node-rank nproc-per-node rdzv-backend"
-    " rdzv-endpoint"
-    # git, uv, ray, Bridge's converters
-    " always config device dirty ep extra init is-ancestor locked pp".split()
+    " ft-enable-nic-healthcheck ft-gpu-memory-reclaim-timeout ft-gpu-memory-tolerance-mb"
+    " ft-initial-rank-heartbeat-timeout ft-max-no-progress-cycles ft-no-restart-exit-code"
+    " ft-node-health-check-endpoint ft-per-cycle-applog-prefix ft-rank-heartbeat-timeout"
+    " ft-rank_out_of_section_timeout ft-rank_section_timeouts ft-restart-policy ft-segment"
+    " ft-storage-health-check-path master-addr master-port max-restarts nnodes node-rank nproc-per-node"
+    " rdzv-backend rdzv-endpoint workers-stop-timeout"
+    # git, uv, ray, converters and Bridge's programs
+    " always config device direction dirty ep extra init is-ancestor load-dir locked pp reset-iterations save-dir"
+    " step_func".split()
 )
 """Options of other programs, which nothing here reads."""
 
-WRITTEN = ("proofs.md", "faults.md")
-"""Pages that programs write, from rules and runs."""
+WRITTEN = ("faults.md",)
+"""Pages that programs write, from runs."""
 
 
 def options_of(command: click.Command) -> Iterator[str]:

@@ -129,21 +129,31 @@ def test_code_17_saves_a_checkpoint_before_0_18_alone(upstream: Path) -> None:
         assert saving == (version_of(release) < (0, 18)), release
 
 
-ROW = re.compile(r"`(\w+)` \| ([\d.]+)(?: s)? \|")
+ROW = re.compile(r"^\| ((?:`\w+`(?:, )?)+) \| ([\d., ]+?)(?: s)? \|", re.MULTILINE)
+
+
+def numbers_of(part: str) -> list[tuple[str, str]]:
+    """Each key of a row with its number; one number may be that of all keys of its row."""
+    found = []
+    for keys, values in ROW.findall(part):
+        names, numbers = re.findall(r"\w+", keys), values.split(", ")
+        found += list(zip(names, numbers * len(names) if len(numbers) == 1 else numbers, strict=False))
+    return found
 
 
 @pytest.mark.upstream
 def test_the_tables_of_parameters_are_upstreams(upstream: Path) -> None:
-    """references/stragglers.md: the numbers of straggler detection and of in-process restart."""
-    text = (find_skill("training-resiliency") / "references/stragglers.md").read_text(encoding="utf-8")
+    """The numbers of straggler detection and of in-process restart."""
+    folder = find_skill("training-resiliency") / "references"
+    text = (folder / "stragglers.md").read_text(encoding="utf-8")
     said = {
-        "NVRxStragglerDetectionConfig": text.partition("## Straggler")[2].partition("## In-process")[0],
-        "InProcessRestartConfig": text.partition("## In-process")[2].partition("## Rerun")[0],
+        "NVRxStragglerDetectionConfig": text.partition("## Straggler")[2].partition("## Rerun")[0],
+        "InProcessRestartConfig": (folder / "in-process.md").read_text(encoding="utf-8"),
     }
     for release in releases(upstream, "megatron-bridge"):
         for name, part in said.items():
             values = dict(assigned(tree_of(release / BRIDGE_CONFIG, name)))
-            rows = ROW.findall(part)
+            rows = numbers_of(part)
             assert len(rows) >= 3, name
             for key, value in rows:
                 assert float(values[key]) == float(value), (release, name, key)

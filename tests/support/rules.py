@@ -21,7 +21,7 @@ import shlex
 from functools import cache, lru_cache
 from pathlib import Path
 
-from megatron_hcp.cli.explain import varies
+from megatron_hcp.cli.explain.command import varies
 from megatron_hcp.judge.engine import check_launch
 from megatron_hcp.judge.repair.fixes import apply_fix
 from megatron_hcp.judge.report import Finding, Report

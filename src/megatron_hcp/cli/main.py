@@ -37,7 +37,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "pack": ("megatron_hcp.cli.packing.command", "Packed data: check it against a launch, and plan how to pack."),
     "groups": ("megatron_hcp.cli.groups", "List all rank groups by level, and show which of them cross nodes."),
-    "explain": ("megatron_hcp.cli.explain", "Explain a rule: why it holds, its symptom, and where upstream says so."),
+    "explain": (
+        "megatron_hcp.cli.explain.command",
+        "Explain a rule, or an option of upstream's.",
+    ),
     "backports": ("megatron_hcp.cli.backports", "List the fixes upstream made after the launch's releases."),
     "verify": ("megatron_hcp.cli.verify.command", "Run the verification steps that the skills' cards list."),
     "dryrun": (

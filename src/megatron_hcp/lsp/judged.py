@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import Literal, NamedTuple
 
-from megatron_hcp.cli.explain import page
+from megatron_hcp.cli.explain.command import page
 from megatron_hcp.cli.reports.words import fact_value, finding_text, fix_text
 from megatron_hcp.ground.asked import recording
 from megatron_hcp.ground.errors import HcpError, UnrecognisedError
@@ -174,18 +175,39 @@ def _is_at(finding: Finding, report: Report, place: Location) -> bool:
 
 
 def explained(doc: JudgedText, path: str, line: int, column: int) -> str:
-    """Markdown for a place, 1-based: the rules of the findings there, else the fact that is written there; or ""."""
+    """Markdown for a place, 1-based: the rules of the findings there, else what is set there and the option; or ""."""
     codes = [mark.code for mark in doc.marks if _covers(mark.place, line, column)]
     pages = [page(rule_of(code.partition("/")[0])) for code in dict.fromkeys(codes) if code[:1].isupper()]
     if pages:
         return "\n\n---\n\n".join(pages)
     for report in doc.reports:
-        for name, fact in report.launch.facts.items():
-            here = _in(fact.location, path)
-            if here is not None and fact.origin != "derived" and _covers(here, line, column):
-                about = FACTS[name].doc if name in FACTS else "a variable or an option of the job"
-                return _shown(f"`{name}` = {shown_value(fact_value(name, fact))}: {about}")
+        said = [
+            _shown(f"`{name}` = {shown_value(fact_value(name, fact))}: {_about(name)}")
+            for name, fact in report.launch.facts.items()
+            if fact.origin != "derived" and _is_here(fact.location, path, line, column)
+        ]
+        keys = [one.key for one in report.launch.reading.settings if _is_here(one.location, path, line, column)]
+        if said or keys:
+            return "\n\n".join([*said[:1], *_option(keys[:1])])
     return ""
+
+
+def _about(name: str) -> str:
+    return FACTS[name].doc if name in FACTS else "a variable or an option of the job"
+
+
+def _option(keys: Iterable[str]) -> Iterator[str]:
+    """The pages of those that are upstream's options."""
+    from megatron_hcp.cli.explain.option import option_named, option_page
+
+    for key in keys:
+        with suppress(HcpError):
+            yield option_page(option_named(key), most=8)
+
+
+def _is_here(place: Location | None, path: str, line: int, column: int) -> bool:
+    here = _in(place, path)
+    return here is not None and _covers(here, line, column)
 
 
 def _covers(place: Location, line: int, column: int) -> bool:

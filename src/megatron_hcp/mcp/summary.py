@@ -79,6 +79,9 @@ def _explain(answer: _Answer) -> Iterator[str]:
     for item in answer["rules"]:
         yield f"{item['rule']} ({item['severity']}): {item['title']}"
         yield str(item.get("why", ""))
+    for item in answer.get("options", ()):
+        yield f"{item['option']}: {len(item['start'])} checks and changes at start-up"
+        yield from (f"{row['text']} ({', '.join(row['releases'][-1:])}): {row['message']}" for row in item["start"])
 
 
 def _dcp(answer: _Answer) -> Iterator[str]:

@@ -146,9 +146,11 @@ def _plan(given: Given) -> list[str]:
 
 def _explain(given: Given) -> list[str]:
     rule = str(given["rule"])
-    if not rule.isalnum():
-        raise HcpError(f"rule: found {without_secrets(rule)[:20]!r}", wanted="an id such as HCP001")
-    return ["explain", rule]
+    if not all(letter.isalnum() or letter in "-_." for letter in rule):
+        raise HcpError(
+            f"rule: found {without_secrets(rule)[:20]!r}", wanted="an id such as HCP001, or an option's name"
+        )
+    return ["explain", rule.lstrip("-")]
 
 
 def _render(given: Given) -> list[str]:
@@ -285,8 +287,9 @@ TOOLS = (
     ),
     Tool(
         "explain",
-        "Explains a rule: why it holds, its symptom, a good and a bad example, and where upstream says so.",
-        {"rule": {"type": "string", "description": "An id such as HCP001"}},
+        "Explains a rule: why it holds, its symptom, a good and a bad example, and where upstream says so; or an "
+        "option or key: which releases have it, and what upstream's start-up checks and changes of it.",
+        {"rule": {"type": "string", "description": "An id such as HCP001, or a name such as cp_comm_type"}},
         _explain,
         ("hcp.explain.2",),
         ("rule",),

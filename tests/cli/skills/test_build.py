@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from megatron_hcp.rules.known.row import KNOWN
 from megatron_hcp.rules.registry import BY_ID, RULES
 from megatron_hcp.skills.card import load_card
 from support.cards import skill_in, step
@@ -147,10 +146,8 @@ def test_nothing_is_written_through_a_link(hcp, tmp_path: Path) -> None:
     assert victim.read_text() == f"<!-- hcp:steps -->\n{CLOSE}\n"
 
 
-def test_every_skill_of_the_pack_lists_its_rules_and_claims_from_the_card(root: Path) -> None:
+def test_every_skill_of_the_pack_leads_to_its_card(root: Path) -> None:
+    """The card holds rules, claims and proofs; a page that repeated them was read by no agent."""
     for folder in sorted((root / "skills").iterdir()):
-        card, text = load_card(folder), (folder / "references" / "proofs.md").read_text()
-        rows = (*(rule for rule in card.rules if rule not in KNOWN), *(claim.text for claim in card.claims))
-        assert all(f"| {name} |" in text for name in rows), folder.name
-        assert f"`hcp verify {folder.name} --list`" in text, "the steps are not on the page"
-        assert all(f"{rule} ({KNOWN[rule].versions})" in text for rule in card.rules if rule in KNOWN), folder.name
+        assert "(config/card.yaml)" in (folder / "SKILL.md").read_text(encoding="utf-8"), folder.name
+        assert load_card(folder).claims, folder.name

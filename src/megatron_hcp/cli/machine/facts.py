@@ -10,7 +10,7 @@ from megatron_hcp.cli.options import format_option
 from megatron_hcp.cli.reports.json import dump, read_json
 from megatron_hcp.cli.reports.words import reading_lines
 from megatron_hcp.cli.screen import say
-from megatron_hcp.launch.dialects.table import FACTS, keys_of
+from megatron_hcp.launch.dialects.table import FACTS, SHOWN_ROLE, keys_of
 from megatron_hcp.launch.fact import DIALECTS
 from megatron_hcp.launch.facts.last_read import last_read
 from megatron_hcp.launch.this_machine import machine_facts
@@ -45,14 +45,10 @@ def facts(fmt: str, dialect: str | None) -> None:
     click.echo(dump(data))
 
 
-_ROLE = {"verl": "actor_rollout_ref.actor"}
-"""Of which of a dialect's models the keys are shown, where it has several."""
-
-
 def _name_lines(dialect: str) -> Iterator[str]:
     """A line for each fact: name, type, meaning; of one dialect, those that it has keys for, with the first."""
     for spec in FACTS.values():
-        keys = keys_of(spec, dialect, _ROLE.get(dialect, "")) if dialect != "all" else ()
+        keys = keys_of(spec, dialect, SHOWN_ROLE.get(dialect, "")) if dialect != "all" else ()
         if keys or dialect == "all":
             yield f"{spec.name:<36} {spec.type:<8} {spec.doc}{f' ({keys[0]})' if keys else ''}"
     yield f"{'env.NAME':<36} {'str':<8} an environment variable of the job"

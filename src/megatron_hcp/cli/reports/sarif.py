@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import quote
 
 from megatron_hcp import __version__
-from megatron_hcp.cli.explain import page
+from megatron_hcp.cli.explain.command import page
 from megatron_hcp.cli.reports.text import undecided_text
 from megatron_hcp.cli.reports.words import finding_text, fix_text
 from megatron_hcp.ground.place import Location

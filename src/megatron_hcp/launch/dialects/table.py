@@ -12,6 +12,8 @@ from megatron_hcp.launch.facts.topics import TOPICS, Key, by_key
 SPECS: tuple[FactSpec, ...] = (*TOPICS, *(spec for framework in FRAMEWORKS.values() for spec in framework.rows))
 FACTS: dict[str, FactSpec] = {spec.name: spec for spec in SPECS}
 _INDEXES: dict[tuple[str, str], dict[str, Key]] = {}
+SHOWN_ROLE = {"verl": "actor_rollout_ref.actor"}
+"""Of which of a dialect's models the keys are shown, where it has several."""
 
 
 def keys_of(spec: FactSpec, dialect: str, role: str = "") -> tuple[str, ...]:

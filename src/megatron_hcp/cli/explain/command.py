@@ -21,15 +21,21 @@ if TYPE_CHECKING:
     from megatron_hcp.rules.rule import Example, Rule, Source
 
 
-@click.command()
-@click.argument("ids", nargs=-1, metavar="[RULE]...", shell_complete=complete_rules)
+@click.command(context_settings={"ignore_unknown_options": True})
+@click.argument("ids", nargs=-1, metavar="[RULE | OPTION]...", shell_complete=complete_rules)
 @click.option("--all", "every", is_flag=True, help="Print one page for every rule.")
 @click.option("-o", "folder", metavar="DIR", help="With --all: write the pages to DIR as Markdown, with an index.")
 @format_option("text", "json")
-def explain(ids: Sequence[str], every: bool, folder: str | None, fmt: str) -> None:
-    """Explain a rule: why it holds, its symptom, and where upstream says so. Without RULE, list all rules."""
-    from megatron_hcp.cli.reports.guards import guards_in
-    from megatron_hcp.rules.registry import RULES, rule_of
+@click.option("--upstream", "trees", multiple=True, metavar="[NAME=]DIR", help="Of an option: what this code says.")
+def explain(ids: Sequence[str], every: bool, folder: str | None, fmt: str, trees: tuple[str, ...]) -> None:
+    """Explain a rule, or an option of upstream's.
+
+    A rule's page says why it holds, its symptom, and where upstream says so. An option's, such as --cp-comm-type or
+    model.cp_comm_type, says which releases have it, and what their start-up checks of it. Without arguments: all rules.
+    """
+    from megatron_hcp.cli.explain.guards import guards_in
+    from megatron_hcp.launch.upstream import upstreams_of
+    from megatron_hcp.rules.registry import BY_ID, RULES, rule_of
     from megatron_hcp.rules.rule import START
 
     if folder is not None and not every:
@@ -37,13 +43,26 @@ def explain(ids: Sequence[str], every: bool, folder: str | None, fmt: str) -> No
     if any("/" in name for name in ids):
         _explain_guards(ids, fmt)
         return
-    rules = RULES if every or not ids else tuple(rule_of(rule_id) for rule_id in ids)
+    options = [name for name in ids if name.upper() not in BY_ID and not _is_id(name)]
+    ids = [name for name in ids if name not in options]
+    upstream = upstreams_of(trees) if trees else ()
+    if options and fmt == "text":
+        from megatron_hcp.cli.explain.option import option_named, option_page
+
+        say("\n\n".join(option_page(option_named(name, upstream)) for name in options).split("\n"))
+        if not ids:
+            return
+        say([""])
+    rules = RULES if every or not (ids or options) else tuple(rule_of(rule_id) for rule_id in ids)
     if folder is not None:
         _write_pages(Path(folder), RULES)
     elif fmt == "json":
+        from megatron_hcp.cli.explain.option import option_json, option_named
         from megatron_hcp.cli.reports.json import dump
 
-        print(dump({"schema": "hcp.explain/2", "rules": [_rule_json(rule) for rule in rules], "guards": []}))
+        found = [option_json(option_named(name, upstream)) for name in options]
+        rows = [_rule_json(rule) for rule in rules]
+        print(dump({"schema": "hcp.explain/2", "rules": rows, "guards": [], "options": found}))
     elif every or ids:
         say("\n\n".join(f"{page(rule)}\n\n{_place_text(rule)}" for rule in rules).split("\n"))
         for rule in rules if ids else ():
@@ -54,15 +73,24 @@ def explain(ids: Sequence[str], every: bool, folder: str | None, fmt: str) -> No
 
 
 def _explain_guards(names: Sequence[str], fmt: str) -> None:
-    from megatron_hcp.cli.reports.guards import guard_json, guard_page, guards_named
+    from megatron_hcp.cli.explain.guards import guard_json, guard_page, guards_named
 
     found = [item for name in names for item in guards_named(name)]
     if fmt == "json":
         from megatron_hcp.cli.reports.json import dump
 
-        print(dump({"schema": "hcp.explain/2", "rules": [], "guards": [guard_json(item) for item in found]}))
+        print(
+            dump(
+                {"schema": "hcp.explain/2", "rules": [], "guards": [guard_json(item) for item in found], "options": []}
+            )
+        )
     else:
         say("\n\n".join(map(guard_page, found)).split("\n"))
+
+
+def _is_id(name: str) -> bool:
+    """Whether it looks like a rule's: letters and three digits."""
+    return name[:-3].isalpha() and name[-3:].isdigit()
 
 
 def page(rule: Rule) -> str:
