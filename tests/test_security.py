@@ -38,6 +38,27 @@ def test_a_promise_names_tests_and_each_exists(promise: str) -> None:
         assert name in names_in(file), f"tests/{file} has no {name}"
 
 
+def audited() -> dict[str, list[tuple[str, str]]]:
+    """The rows of the security audit, with the tests that keep each mended."""
+    lines = (ROOT / "tests" / "audit_rows.txt").read_text(encoding="utf-8").splitlines()[1:]
+    rows = (line.split(" | ") for line in lines)
+    return {row: re.findall(r"([\w/]+\.py)::(test_\w+)", tests) for row, _, tests in rows}
+
+
+AUDITED = audited()
+
+
+def test_every_row_of_the_audit_is_there_once() -> None:
+    assert [*AUDITED] == [*(f"S{number}" for number in range(1, 19)), *(f"D{number}" for number in range(16))]
+
+
+@pytest.mark.parametrize("row", AUDITED)
+def test_a_row_of_the_audit_names_tests_and_each_exists(row: str) -> None:
+    assert AUDITED[row]
+    for file, name in AUDITED[row]:
+        assert name in names_in(file), f"tests/{file} has no {name}"
+
+
 def test_the_table_is_read_whole() -> None:
     text = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
     assert len(PROMISES) > 20

@@ -98,6 +98,24 @@ SHAPES = [
     "sntrys_eyJpYXQi+/" + A + "_" + A[:43],
     "sm_pat_" + A[:16],
     "GR1348941" + A[:20],
+    *(start + A[:44] for start in "aio_ flb_live_ ak_live_ figp_ phx_ ramp_sec_ 3MVG9 5AEP861 sgp_ sgp_local_".split()),
+    *(start + "0123abcd" * 8 for start in "rootly_ slk_ u-s4t2af-".split()),
+    *(start + "aB3f-0123-4bcd-8e9f-" * 2 for start in "FLWSECK- NRII- NRIQ- salad_cloud_x_ sq0csp- sq0idp-".split()),
+    *(start + "0123aBcd-4e5f-6a7B-8c9d-0123abcd4e5f" for start in ("pat-na1-", "pat-eu1-", "rh-api-", "sdk-")),
+    "LTAI" + A[:12],
+    "BBDC-" + A[:41] + "+/@",
+    "NF-" + A[:32],
+    "SK" + A[:32],
+    "VF." + "0123aBcd" * 3 + "." + A[:16],
+    "VF.DM." + "0123aBcd" * 3 + "." + A[:16],
+    "bb_pr_" + "0123abcd" * 3 + "012abc",
+    "bb_ma_" + "0123abcd" * 3 + "012abc",
+    "ddp_" + A[:36],
+    "ddw_" + A[:36],
+    "pk_" + "0123abcd" * 4 + "ab",
+    "pk_aB3cD4_" + "0123abcd" * 4 + "ab",
+    "rzp_live_" + A[:14],
+    "1000." + "0123abcd" * 4 + "." + "4567cdef" * 4,
     "7gKq2pVx9Lw0ZrT4mYc8NbHd3JfSe5QaUo1Wi6Gu",  # 40 random letters and digits, after no known beginning
     A[:30] + A[:30].swapcase() + "+/0Z",  # a line of a private key
     A[:30] + A[:30].swapcase() + "+/0ZaB3aB3",  # of OpenSSH's
@@ -151,6 +169,11 @@ PLACES = [
     "https://open.feishu.cn/open-apis/bot/v2/hook/{}",
     "https://qyapi.weixin.qq.com/cgi-bin/webhook/send?key={}",
     "https://x.webhook.office.com/webhookb2/{}",
+    "https://hooks.zapier.com/hooks/catch/{}",
+    "https://x.tines.com/webhook/{}",
+    "https://host/x?a=1&key={}",
+    "token = '{}'",
+    'Token = "{}"  # of the tracker',
     "stringData: {{token: {}Aa1}}",
     "SMTP_PW={}",
     "-----BEGIN RSA PRIVATE KEY-----\n{}\n-----END RSA PRIVATE KEY-----",
@@ -172,6 +195,10 @@ PLAIN = [
     "_ZN2at6native29vectorized_elementwise_kernelILi4ENS0_11FillFunctorIfEESt5arrayIPcLm1EEEEviT0_T1_",
     "jina_embeddings_v3_base_2024_large vca_1 pa-loader-version-2-of-the-data-loader-for-training-at-scale-0-1-2 fc-1",
     "build v1.0-linux-x86_64-20241128-cuda12 on tk-us-east-1-cluster-002-node-0017 run-as-Qwen3MoeForCausalLM30BA3BX",
+    "sdk-cuda-12.8-toolkit-2025 ddp_bucket_size_in_mb_200_overlap_1 pk_layernorm_2 NF-4bit VF.1 rh-api-v2 1000.5"
+    " aio_pool_1",
+    "sgp_region_cluster_17 slk_1 phx_array_of_shards_0123456789 bb_pr_branch rootly_incident_2024 pat-na1-node-0001",
+    "token = 'BeginningOfSequenceToken1' key = 'x' https://host/x?key=name-of-3 token = pad[0] token = '<|end|>'",
     "API-KEY-MANAGEMENT-OF-THE-CLUSTER-2 pattern.of.a.long.name.with.many.parts.and.numbers.2024.11.28",
     "https://host/x?page=2&sort=token",
     "moe_token_dispatcher_type=alltoall token=1",
@@ -199,6 +226,16 @@ PLAIN = [
 def test_a_secret_is_told_by_its_shape(secret: str) -> None:
     for text in (secret, f"--run {secret}", f"x={secret},", f'"{secret}"', f"x/{secret}/x", f"a-{secret}"):
         assert secret not in without_secrets(text) and secret[10:] not in without_secrets(text), text
+
+
+WHOLE = (".atlasv1.", "0123abcd.aB3", "ALTAK-", "pat.aB3", ".acc_", "pa-", "VF.", "1000.")
+"""Those that are told only when they are whole."""
+
+
+@pytest.mark.parametrize("secret", [one for one in SHAPES if len(one) > 40 and not any(part in one for part in WHOLE)])
+def test_a_secret_is_told_where_a_message_cut_it(secret: str) -> None:
+    cut = secret[:40]
+    assert cut[10:] not in without_secrets(f"it has {cut}, x, y")
 
 
 def test_nine_of_ten_random_texts_of_forty_letters_and_digits_are_hidden() -> None:

@@ -220,6 +220,25 @@ def test_mistakes_of_the_project_file_are_shown_in_it(tmp_path: Path) -> None:
     in_editor(tmp_path / ".hcp.yaml", steps)
 
 
+def test_a_document_that_is_not_open_is_not_read(tmp_path: Path) -> None:
+    """There is no such file: whoever looks for it fails."""
+
+    async def steps(editor: Editor) -> None:
+        found = next(mark for mark in await editor.open(TWO_LEVELS) if mark.code == "HCP001")
+        asked = types.CodeActionParams(editor.document, found.range, types.CodeActionContext([found]))
+        actions = await editor.client.text_document_code_action_async(asked)
+        assert actions
+        editor.client.text_document_did_close(types.DidCloseTextDocumentParams(editor.document))
+        client, start = editor.client, types.Position(1, 0)
+        assert await client.text_document_hover_async(types.HoverParams(editor.document, start)) is None
+        assert not await client.text_document_code_action_async(asked)
+        assert not await client.text_document_completion_async(types.CompletionParams(editor.document, start))
+        (first, *_) = actions
+        assert isinstance(first, types.CodeAction) and (await client.code_action_resolve_async(first)).edit is None
+
+    in_editor(tmp_path / "none.sh", steps)
+
+
 def test_an_orderly_shutdown_ends_with_0_and_says_nothing() -> None:
     said = (
         {"id": 1, "method": "initialize", "params": {"processId": None, "rootUri": None, "capabilities": {}}},

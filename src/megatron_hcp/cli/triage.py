@@ -83,7 +83,7 @@ def _looked(logs: Sequence[str], plan: CpPlan) -> tuple[Diagnosis, Sequence[tupl
     try:
         diagnosis = read_logs(found.paths, plan, _progress(line, found.size()), found.dumps)
         return replace(diagnosis, binary=(*diagnosis.binary, *found.binary)), found.unread
-    except OSError as error:
+    except PermissionError as error:
         name = visible(os.fsdecode(error.filename)) if error.filename else "a log"
         raise HcpError(f"{name}: {error.strerror}", wanted="readable files") from None
     finally:

@@ -13,46 +13,61 @@ _BEGINNINGS = (
     "xapp- ATATT glsa_ NRAK- sk_live_ sk_test_ rk_live_ rk_test_ sq0atp- "
     "cfk_ cfut_ cfat_ sb_secret_ tgp_v1_ KGAT_ aph0_ dckr_oat_ CCIPAT_ bkua_ pcsk_ CFPAT- ATCTT xwfp- glffct- glimt- "
     "glagent- gloas- GR1348941 glc_ sntryu_ shippo_live_ shippo_test_ duffel_live_ duffel_test_ sm_aat_ sm_pat_ "
-    "sm_sat_ pscale_oauth_ rdme_ xkeysib- FLWSECK_ fm2_ fio-u- sk_prod_ rk_prod_"
+    "sm_sat_ pscale_oauth_ rdme_ xkeysib- FLWSECK_ FLWSECK- fm2_ fio-u- sk_prod_ rk_prod_ "
+    "NRII- NRIQ- shltm_ ak_live_ pat-na1- pat-eu1- ramp_sec_ salad_cloud_ sq0csp- sq0idp- 3MVG9 5AEP861"
 ).split()
 """How long tokens begin, as their issuers document them."""
 _COMMON = (
     "npm_ rubygems_ pul- gsk_ r8_ csk- rpa_ fw_ sbp_ nfp_ lin_api_ ntn_ secret_ figd_ whsec_ shpat_ shppa_ key- "
     "vcp_ vci_ vca_ vcr_ vck_ shpca_ shpss_ pnu_ pnb_ jina_ tvly-dev- tvly- llx- tfp_ napi_ api_org_ "
-    "CLOJARS_ EZAK EZTK LTAI AKLT AKID"
+    "CLOJARS_ EZAK EZTK AKLT AKID aio_ flb_live_ rootly_ slk_"
 ).split()
 """As other names begin too: after these are 20 letters and digits without a separator."""
 _TOKENS = {
     **{start: start.replace(".", "[.]") + r"[\w-]{16,}[\w+/=-]*(?:\.[\w.-]{8,})?" for start in _BEGINNINGS},
     **{start: start + r"[0-9A-Za-z]{20,}[\w-]*" for start in _COMMON},
     **{start: start + r"[0-9A-Z]{16}" for start in ("AKIA", "ASIA", "ABIA", "ACCA")},
+    **{
+        start: rf"{start}-[0-9A-Za-z]{{8}}(?:-[0-9A-Za-z]{{4}}){{3}}-[0-9A-Za-z]{{8,12}}" for start in ("rh-api", "sdk")
+    },
+    **{f"{kind}-s4t2": rf"{kind}-s4t2(?:ud|af)-[0-9a-f]{{16,}}" for kind in "su"},
     "1//0": r"1//0[\w-]{30,}",  # Google's refresh tokens
-    "ABSK": r"ABSK[\w+/=-]{60,}",  # Amazon Bedrock
-    "AGE-": r"AGE-SECRET-KEY-1[0-9A-Z]{58}",
+    "ABSK": r"ABSK[\w+/=-]{30,}",  # Amazon Bedrock
+    "AGE-": r"AGE-SECRET-KEY-1[0-9A-Z]{20,}",
     "AIza": r"AIza[0-9A-Za-z_-]{35}",  # Google
     "ALTAK-": r"ALTAK-\w{21}/[0-9a-f]{40}",  # Baidu
     "API-": r"API-[0-9A-Z]{26}",  # Octopus Deploy
-    "SG.": r"SG\.[\w=-]{16,32}\.[\w=.-]{16,64}",
+    "SG.": r"SG\.[\w=-]{16,32}\.[\w=.-]{10,64}",
     "bedrock-api-key-": r"bedrock-api-key-[\w+/=-]{20,}",
+    "bb_": r"bb_(?:pr|ma)_[0-9a-f]{30}",
+    "ddp_": r"ddp_[0-9A-Za-z]{36}",  # Deno
+    "ddw_": r"ddw_[0-9A-Za-z]{36}",
     "dapi": r"dapi[0-9a-f]{32}",
-    "eyJ": r"eyJ[\w-]{8,2000}\.eyJ[\w-]{8,9000}\.[\w-]*",
+    "eyJ": r"eyJ[\w-]{8,2000}\.eyJ[\w-]{8,9000}(?:\.[\w-]*)?",
+    "BBDC-": r"BBDC-[\w+/@-]{20,}",  # Bitbucket
+    "LTAI": r"LTAI[0-9A-Za-z]{12,}",  # Alibaba
+    "NF-": r"NF-[0-9A-Za-z]{32}",  # Nightfall
+    "VF.": r"VF\.(?:[DW][MS]\.)?[0-9a-fA-F]{24}\.[0-9A-Za-z]{16}",  # Voiceflow
     "ak-": r"ak-[0-9A-Za-z]{22}",  # Modal
     "as-": r"as-[0-9A-Za-z]{22}",
+    "figp_": r"figp_[\w=-]{30,}",  # Figma
     "fc-": r"fc-[0-9a-f]{32}",  # Firecrawl
     "ico-": r"ico-[0-9A-Za-z]{32}",  # Infracost
     "p8e-": r"p8e-[0-9a-z]{32}",  # Adobe
-    "sk_": r"sk_[0-9a-f]{48}",  # ElevenLabs
-    "tk-us-": r"tk-us-[\w-]{48}",  # Scalingo
-    "v1.0-": r"v1\.0-[0-9a-f]{24}-[0-9a-f]{100,}",  # Cloudflare
-    "fo1_": r"fo1_[\w-]{43}",  # Fly
+    "sk_": r"sk_[0-9a-f]{32,}",  # ElevenLabs
+    "tk-us-": r"tk-us-[\w-]{32,}",  # Scalingo
+    "v1.0-": r"v1\.0-[0-9a-f]{24}-[0-9a-f]{8,}",  # Cloudflare
+    "fo1_": r"fo1_[\w-]{20,}",  # Fly
     "fm1": r"fm1[ar]_[\w+/=-]{60,}",  # Fly
     "ms-": r"ms-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}",  # ModelScope
-    "ops_": r"ops_eyJ[\w+/=-]{60,}",  # 1Password
+    "ops_": r"ops_eyJ[\w+/=-]{20,}",  # 1Password
+    "phx_": r"phx_[0-9A-Za-z_]{33,}",  # PostHog
+    "pk_": r"pk_(?:[0-9A-Za-z]{6}_)?[0-9a-f]{28,34}",  # Klaviyo
     "pa-": r"pa-(?!pa-)[\w-]{43}",  # Voyage
-    "pat": r"pat[0-9A-Za-z]{14}\.[0-9a-f]{64}",  # Airtable
+    "pat": r"pat[0-9A-Za-z]{14}\.[0-9a-f]{16,}",  # Airtable
     "pscale_pw_": r"pscale_pw_[\w=.-]{10,}",
-    "s-s4t2": r"s-s4t2(?:ud|af)-[0-9a-f]{64}",
-    "sgp_": r"sgp_(?:[0-9a-f]{16}_|local_)?[0-9a-f]{16,40}",
+    "rzp_live_": r"rzp_live_[0-9A-Za-z]{14}",
+    "sgp_": r"sgp_(?:[0-9a-fA-F]{16}_|local_)?[0-9A-Za-z]{16,}",  # Sourcegraph, Segment
     "sk.eyJ": r"sk\.eyJ[\w-]{20,}\.[\w-]{20,}",  # Mapbox
     "sntrys_": r"sntrys_[\w+/=-]{20,}",
     "v2.": r"v2\.(?:public|local)\.[\w-]{40,}(?:\.[\w-]+)?",  # PASETO
@@ -63,12 +78,13 @@ _TOKENS_WITH = {
     ".": r"[0-9a-f]{32}\.[0-9A-Za-z]{16}",  # Zhipu
     ".acc": r"(?:sc|ext|scauth|authress)_[0-9a-z]{5,30}\.[0-9a-z]{4,6}\.acc[_-][0-9a-z-]{10,32}\.[\w+/=-]{30,120}",
     ".atlasv1.": r"[0-9A-Za-z]{14}\.atlasv1\.[\w=-]{60,}",  # Terraform
-    "256~": r"sha256~[\w-]{43}",  # OpenShift
-    ":AA": r"(?:bot)?\d{8,10}:AA[\w-]{33}",
+    "256~": r"sha256~[\w-]{20,}",  # OpenShift
+    ":AA": r"(?:bot)?\d{8,10}:AA[\w-]{24,}",
     "A3-": r"A3(?:-[0-9A-Z]{5,11}){5,6}",  # 1Password
     "AZDO": r"[0-9A-Za-z]{76}AZDO[0-9A-Za-z]{4}",  # Azure DevOps
     "Q~": r"[\w~.-]{3}\dQ~[\w~.-]{31,34}",  # Microsoft Entra
-    "SK": r"SK[0-9a-fA-F]{32}",  # Twilio
+    "SK": r"SK[0-9A-Za-z]{32}",  # Twilio
+    "1000.": r"1000\.[0-9a-f]{32}\.[0-9a-f]{32}",  # Zoho
     "_mmk": r"[0-9A-Za-z]{6}_[0-9A-Za-z]{29}_mmk",  # MaxMind
     "at.": r"[ps]at\.[\w-]{22}\.[0-9A-Za-z]{24}\.[0-9A-Za-z]{20}",  # Harness
 }
@@ -113,8 +129,10 @@ _PLACES = {
     "mc ": r"\bmc (?:alias set|config host add)(?: \S{1,200}){3} (\S+)",
     "ookie": r"(?i:\bcookie: ?[\w.-]{1,99}=)([^\s\"';]{8,})",
     "App.token": r"App\.token[ =][\"']?([^\s\"']+)",
-    "hook": r"(?:bot/v2/hook/|webhook/send\?key=|webhookb2/)([\w@/-]+)",
+    "hook": r"(?:bot/v2/hook/|webhook/send\?key=|webhookb2/|hooks/catch/|\.tines\.com/webhook/)([\w@/-]+)",
     **dict.fromkeys((f"{name}{sign}" for name in ("oken", "uth") for sign in "=:\"'"), _VALUE),
+    "oken =": r"(?i:\btoken = ?[\"'])((?=(?:[A-Za-z]*\d){2})[0-9A-Za-z]{20,})[\"']",
+    "key=": r"[?&]key=([\w-]{20,})",
     "curl": r"(?<=\s)(?:-u|--user)[ =][\"']?[^\s:\"']{1,200}:([^\s\"']+)",
     "hooks.slack.com": r"hooks\.slack\.com/(?:services|workflows|triggers)/([\w/+-]+)",
     "api/webhooks": r"discord(?:app)?\.com/api/webhooks/([\w/-]+)",
@@ -126,13 +144,13 @@ _PLACES = {
 }
 """What a text has that shows where a secret stands, and the pattern of the place; its one group is the secret."""
 _MARKS = {
-    "TOKEN": ("oken=", "oken:", "oken'", 'oken"', "token=", "App.token", "-Security-Token"),
+    "TOKEN": ("oken=", "oken:", "oken'", 'oken"', "token=", "oken =", "App.token", "-Security-Token"),
     "PASS": ("sshpass", " password", "password ", " pass:", "--password-stdin"),
     "AUTH": ("uthorization", "UTHORIZATION", "uth=", "uth:", "uth'", 'uth"'),
     "SIG": ("sig", "-Signature"),
     "OOK": ("ookie", "hook", "hooks.slack.com", "api/webhooks"),
     "EARER": ("earer",),
-    "KEY": ("PRIVATE KEY",),
+    "KEY": ("PRIVATE KEY", "key="),
     "OGIN": (" login", "b login -k", "t login", "b login", "login", "login("),
     " -": (" -U", "curl", "from-literal", "ldap", "mysql", "redis-cli", "ssh-keygen", "sudo "),
     "CONFIGURE SET": ("configure set",),

@@ -55,6 +55,7 @@ class HcpServer(LanguageServer):
     def __init__(self) -> None:
         super().__init__("hcp", __version__)
         self.docs: dict[str, JudgedText] = {}
+        """Of those that are open: pygls would read any other one from the disk."""
         self.dialects: dict[str, tuple[str, str]] = {}
         self.ready: set[tuple[str, str]] = set()
         """Those of `dialects` whose releases have been read."""
@@ -182,9 +183,11 @@ def make_server() -> HcpServer:
 
     @server.feature(types.TEXT_DOCUMENT_HOVER)
     def hover(params: types.HoverParams) -> types.Hover | None:
-        doc = server.workspace.get_text_document(params.text_document.uri)
-        found = server.docs.get(params.text_document.uri, JudgedText())
-        text = explained(found, doc.path, *_place(params.position, _lines(doc.source)))
+        uri = params.text_document.uri
+        if uri not in server.docs:
+            return None
+        doc = server.workspace.get_text_document(uri)
+        text = explained(server.docs[uri], doc.path, *_place(params.position, _lines(doc.source)))
         return types.Hover(types.MarkupContent(types.MarkupKind.Markdown, text)) if text else None
 
     @server.feature(
@@ -203,7 +206,7 @@ def make_server() -> HcpServer:
                 data={"uri": uri, "code": one.code, "line": line, "number": number},
             )
             for one in params.context.diagnostics
-            if one.source == "hcp" and one.data
+            if one.source == "hcp" and one.data and uri in server.docs
             for line in (one.data["line"],)
             for number, title in enumerate(
                 titles_of_fixes(server.with_fixes(uri), str(one.code), Location(path, line, 1, line, 1))
@@ -213,6 +216,8 @@ def make_server() -> HcpServer:
     @server.feature(types.CODE_ACTION_RESOLVE)
     def resolve(action: types.CodeAction) -> types.CodeAction:
         asked: dict[str, Any] = dict(action.data or {})
+        if asked.get("uri") not in server.docs:
+            return action
         doc = server.workspace.get_text_document(asked["uri"])
         place = Location(doc.path, asked["line"], 1, asked["line"], 1)
         text = fixed_text(server.with_fixes(asked["uri"]), asked["code"], place, asked["number"])
@@ -227,7 +232,7 @@ def make_server() -> HcpServer:
     def complete(params: types.CompletionParams) -> list[types.CompletionItem]:
         doc = server.workspace.get_text_document(params.text_document.uri)
         dialect = server.dialects.get(params.text_document.uri)
-        if dialect is None:
+        if dialect is None or params.text_document.uri not in server.docs:
             return []
         lines = _lines(doc.source)
         line, column = _place(params.position, lines)

@@ -46,8 +46,8 @@ def triage(
         dumps: files of torch's flight recorder, one of each rank.
 
     Raises:
-        HcpError: none of the files begins like a log, and there is no dump; or standard input is closed.
-        OSError: a file is there and cannot be read.
+        HcpError: no file begins like a log or can be read, and there is no dump; or standard input is closed.
+        PermissionError: a file may not be read.
     """
     rows = compiled(SIGNATURES)
     reader = LineReader(rows)
@@ -67,7 +67,9 @@ def triage(
         with ExitStack() as opening:
             try:
                 file, start = opening.enter_context(opened(path))
-            except (FileNotFoundError, Unreadable) as error:  # logs are rotated while a folder is read
+            except PermissionError:
+                raise
+            except (OSError, Unreadable) as error:  # logs are rotated while a folder is read; a disk fails
                 gone.append((path, str(getattr(error, "strerror", None) or error)))
                 continue
             if start and not is_log(start):
@@ -100,6 +102,8 @@ def triage(
                 del hit  # with its chunk, whose memory the next one takes
             read_paths.append(path)
             gone += [(path, why) for why in stopped.why]
+    if not has_text and not dumps and gone:
+        raise HcpError(f"{visible(str(gone[0][0]))}: {gone[0][1]}", wanted="readable files")
     if not has_text and not dumps:
         names = ", ".join(visible(str(path)) for path in paths[:8])
         raise HcpError(
@@ -133,10 +137,12 @@ class _Until:
 
     def read(self, size: int, /) -> bytes | memoryview | None:
         """The next bytes; none at the end of the file."""
-        if isinstance(self.file, io.FileIO | io.BufferedReader):
-            return self.block[: self.file.readinto(self.block[:size]) or 0]
+        if self.why:
+            return None
         try:
-            return None if self.why else self.file.read(size)
-        except Unreadable as error:
-            self.why.append(f"not read to its end: {error}")
+            if isinstance(self.file, io.FileIO | io.BufferedReader):
+                return self.block[: self.file.readinto(self.block[:size]) or 0]
+            return self.file.read(size)
+        except (OSError, Unreadable) as error:
+            self.why.append(f"not read to its end: {getattr(error, 'strerror', None) or error}")
             return None

@@ -75,7 +75,13 @@ def test_what_is_no_answer_is_one_line(hcp, tmp_path: Path, text: str, said: str
 
 
 @pytest.mark.parametrize(
-    ("command", "said"), [("no-such-agent", "cannot start"), ("false", "ended with 1"), ("", "cannot start nothing")]
+    ("command", "said"),
+    [
+        ("no-such-agent", "cannot start"),
+        ("false", "ended with 1"),
+        ("", "cannot start nothing"),
+        ("yes", "yes printed more than 20,000,000 bytes; wanted an answer"),
+    ],
 )
 def test_an_agent_that_fails_is_one_line(hcp, command: str, said: str) -> None:
     done = hcp("skills", "eval", SKILL, "--agent-command", command)

@@ -10,7 +10,8 @@ from megatron_hcp.judge.engine import check_launch
 from megatron_hcp.judge.repair.patch import patch_of
 from megatron_hcp.launch.load import LoadOptions, load_launch
 from megatron_hcp.rules.registry import BY_ID, RULES
-from megatron_hcp.rules.rule import Rule
+from megatron_hcp.rules.rule import Problem, Rule
+from megatron_hcp.rules.view import View
 from support.patches import Patched
 from support.rules import Example
 
@@ -183,6 +184,25 @@ def test_a_patch_makes_no_error_of_a_rule_that_was_not_selected(patched: Patched
     )
     after, _ = patched(text)
     assert after == text.replace(f"'+{key}.cp_comm_type=a2a+p2p'", f"+{key}.cp_comm_type=p2p")
+
+
+def test_fixes_are_not_tried_on_a_text_that_nothing_more_is_written_into(tmp_path: Path) -> None:
+    file = tmp_path / "launch.sh"
+    file.write_text(f"torchrun pretrain_gpt.py {FLAGS.replace('4096', '4097')} --cp-comm-type x\n")
+    asked = []
+
+    def check(view: View) -> Problem | None:
+        asked.append(view)
+        return BY_ID["CP004"].check(view)
+
+    rules = (BY_ID["CP001"], BY_ID["CP004"]._replace(check=check))
+    launch = load_launch(str(file), LoadOptions())
+    before = check_launch(launch, rules, verdict=False)
+    assert [finding.id for finding in before.findings if finding.fixes] == ["CP001", "CP004"]
+    to_try_all = len(asked)
+    patch = patch_of(launch, before.findings[:1], rules)
+    assert [name for name, _ in patch.made] == ["CP001"]
+    assert len(asked) - to_try_all == to_try_all + 1, "the text as it is, with all fixes, and the text that was written"
 
 
 def test_an_error_without_a_fix_says_why(patched: Patched) -> None:

@@ -1,15 +1,18 @@
 """Which logs are opened: what was named, and nothing that would be waited for or lies elsewhere."""
 
+import errno
 import io
 import os
 import pickle
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.triage.inputs import sources
 from megatron_hcp.triage.inputs.lead import without_lead
 from megatron_hcp.triage.inputs.sources import STDIN, find_logs, opened
 from megatron_hcp.triage.is_cp_on import CpPlan
@@ -206,6 +209,30 @@ def test_a_log_that_is_rotated_away_is_left_out_and_named(tmp_path):
     diagnosis = triage(found.paths, CpPlan())
     assert (diagnosis.files, diagnosis.unread) == ((logs[0],), ((logs[1], "No such file or directory"),))
     assert any("b.log: No such file" in line for line in left_out(diagnosis, None))
+
+
+def test_a_log_that_the_disk_does_not_give_is_left_out_and_named(tmp_path):
+    """Linux gives an I/O error for the first byte of a process's memory."""
+    logs = write_logs(tmp_path, a_log="iteration 1/ 10 | elapsed time per iteration (ms): 81 |\n")
+    bad = Path("/proc/self/mem")
+    diagnosis = triage((*logs, bad), CpPlan())
+    assert (diagnosis.files, diagnosis.unread) == (tuple(logs), ((bad, "Input/output error"),))
+    with pytest.raises(HcpError, match="/proc/self/mem: Input/output error; wanted readable files"):
+        triage((bad,), CpPlan())
+
+
+def test_a_log_that_the_disk_gives_in_part_is_read_so_far(tmp_path, monkeypatch):
+    (log,) = write_logs(tmp_path, a_log="iteration 1/ 10 | elapsed time per iteration (ms): 81 |\n" + "x\n" * 2_000_000)
+
+    class Failing(io.FileIO):
+        def readinto(self, block):
+            if self.tell() > 3_000_000:
+                raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+            return super().readinto(block)
+
+    monkeypatch.setattr(sources, "open", lambda handle, *_, **__: Failing(handle), raising=False)
+    diagnosis = triage((log,), CpPlan())
+    assert diagnosis.unread == ((log, "not read to its end: Stale file handle"),) and diagnosis.files == (log,)
 
 
 def test_the_parts_of_a_rotated_log_are_read_in_the_order_of_time(tmp_path):

@@ -110,6 +110,8 @@ def patch_of(
         else:
             text, report, effect = written
             made.append((finding.id, effect))
+            if wanted.keys() - settled:
+                report = check_launch(report.launch, rules, verdict=False)
     left = {_id(finding): finding for finding in report.findings}
     for each in wanted.keys() & left.keys() - why.keys():
         if left[each].severity == "error":
@@ -143,7 +145,7 @@ def _written(
         if patched is None:
             reasons.append(_no_place(launch, dict(fix.edits) or dict.fromkeys(fix.without)))
             continue
-        after = check_launch(load_text(report.launch, patched), rules, verdict=False)
+        after = check_launch(load_text(report.launch, patched), rules, fixes=False, verdict=False)
         found = {_id(item): item for item in after.findings}
         new = [
             each[1] for each in found if found[each].severity == "error" and not (each in errors or each[1] in masked)
