@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bridge_recipes import Parameter, Recipe
+from bridge_start import Defaults, kept_of, varying
 
+from megatron_hcp.launch.dialects.table import index_of
 from megatron_hcp.launch.recipes.table import ROWS_A_BLOCK
 
 HEADER = "# Written by lab/recipes/table.py from Megatron-Bridge's sources; `hcp show --recipe NAME` reads it.\n"
@@ -23,8 +25,9 @@ class _Pool:
         return self.lines.setdefault(line, len(self.lines))
 
 
-def as_text(releases: Mapping[str, Iterable[Recipe]]) -> str:
-    """Sections, an empty line after each: releases, settings, sets of unknown keys, parameters, rows, recipes.
+def as_text(releases: Mapping[str, Sequence[Recipe]]) -> str:
+    """Sections, an empty line after each: releases, settings, sets of unknown keys, parameters, rows, recipes, and the
+    releases of which it is known what their validators read beside the facts, with the keys in which recipes differ.
 
     A row is a recipe as it is in some release: its model, its settings, its unknown keys, its parameters, as numbers
     of lines in the sections above. A recipe has a row for each release, or `-`. Rows that are alike stand together, and
@@ -32,6 +35,13 @@ def as_text(releases: Mapping[str, Iterable[Recipe]]) -> str:
     """
     settings, unknown, parameters, rows = _Pool(), _Pool(), _Pool(), _Pool()
     recipes: dict[str, list[str]] = {}
+    told = {name: found for name, found in releases.items() if any(recipe.values.start for recipe in found)}
+    varies: set[str] = set()
+    for name, found in told.items():
+        defaults = Defaults(name)
+        for recipe in found:
+            values = {**recipe.values.start, **recipe.values.known}
+            varies |= varying(defaults.of(values), values)
     for place, found in enumerate(releases.values()):
         for recipe in found:
             row = rows.number(_row(recipe, settings, unknown, parameters))
@@ -41,7 +51,8 @@ def as_text(releases: Mapping[str, Iterable[Recipe]]) -> str:
         " ".join((name, *(number if number == "-" else str(place[int(number)]) for number in numbers)))
         for name, numbers in sorted(recipes.items())
     ]
-    sections = (releases, settings.lines, unknown.lines, parameters.lines, lines, names)
+    differ = " ".join(sorted(varies - index_of("bridge").keys()))
+    sections = (releases, settings.lines, unknown.lines, parameters.lines, lines, names, (" ".join(told), differ))
     return HEADER + "\n".join("\n".join(lines) + "\n" for lines in sections)
 
 
@@ -65,7 +76,8 @@ def differences(rows: Sequence[str]) -> tuple[list[int], list[str]]:
 
 
 def _row(recipe: Recipe, settings: _Pool, unknown: _Pool, parameters: _Pool) -> str:
-    numbers = sorted(settings.number(f"{key} {_json(value)}") for key, value in recipe.values.known.items())
+    known = {**kept_of(recipe.values.start), **recipe.values.known}
+    numbers = sorted(settings.number(f"{key} {_json(value)}") for key, value in known.items())
     keys = unknown.number(" ".join(sorted(recipe.values.unknown)) or "-")
     given = [str(parameters.number(_parameter(parameter))) for parameter in recipe.parameters]
     return "|".join((recipe.model or "-", " ".join(map(str, numbers)), str(keys), " ".join(given)))

@@ -14,7 +14,7 @@ from megatron_hcp.launch.fact import BY_RELEASE, Elsewhere, Setting
 
 _FILE = os.path.join(os.path.dirname(__file__), "recipes.txt")
 _NEAREST = 3
-ROWS_A_BLOCK = 64
+ROWS_A_BLOCK = 256
 """A row lists the settings in which it differs from the row before; the first of a block lists all of its settings."""
 
 
@@ -38,6 +38,8 @@ class Recipe(NamedTuple):
     """The Hugging Face model that it trains; "" = not known."""
     release: str = ""
     """Megatron-Bridge's release; "" = any that has the recipe."""
+    varies: frozenset[str] | None = None
+    """The keys that some recipe sets to something else than its class's default; None if that is not known."""
 
 
 class _Table(NamedTuple):
@@ -49,6 +51,8 @@ class _Table(NamedTuple):
     parameters: list[str]
     rows: list[str]
     recipes: str
+    varies: list[str]
+    """Releases, and the keys in which their recipes differ from the defaults of their classes."""
 
 
 def releases() -> list[str]:
@@ -78,7 +82,8 @@ def look_up(name: str, version: str | None) -> Recipe:
             do=_near(table, name, place) or "correct the name or --assume bridge=VERSION",
         )
     release = table.releases[place]
-    return _recipe(table, name, numbers[place], f"Bridge {release}")._replace(release=release)
+    varies = frozenset(table.varies[1].split()) if release in table.varies[0].split() else None
+    return _recipe(table, name, numbers[place], f"Bridge {release}")._replace(release=release, varies=varies)
 
 
 def of_model(model: str) -> Recipe | None:
@@ -124,7 +129,7 @@ def _having(table: _Table, numbers: Sequence[str]) -> list[str]:
 def _read() -> _Table:
     with open(_FILE, encoding="utf-8") as file:
         file.readline()
-        found, settings, unknown, parameters, rows, recipes = file.read().rstrip("\n").split("\n\n")
+        found, settings, unknown, parameters, rows, recipes, varies = file.read().rstrip("\n").split("\n\n")
     return _Table(
         found.split("\n"),
         settings.split("\n"),
@@ -132,6 +137,7 @@ def _read() -> _Table:
         parameters.split("\n"),
         rows.split("\n"),
         "\n" + recipes + "\n",
+        varies.split("\n"),
     )
 
 

@@ -64,6 +64,8 @@ class Scope:
         """The global names that a function changes."""
         self.inner: dict[str, tuple[ast.expr, list[ast.expr]]] = {}
         """What is called for each function that is defined in this one, and which names of this one it is given."""
+        self.opened: dict[str, ast.expr] = {}
+        """The paths of files that a `with` opens, by the names that it gives them."""
 
     def is_state(self, test: ast.expr) -> bool:
         """Whether an assert is about what upstream itself did before: that a group is not there yet."""
@@ -231,6 +233,8 @@ class Translator(ast.NodeTransformer):
             return ast.Call(ast.Name("capability"), [], [])
         if last == "get_device_arch_version":
             return ast.Subscript(ast.Call(ast.Name("capability"), [], []), ast.Constant(0), ast.Load())
+        if name == "yaml.safe_load" and (path := self.scope.opened.get(ast.unparse(node.args[0]))) is not None:
+            return ast.Call(ast.Name("yaml_file"), [self.visit(path)], [])
         if last == "cast":
             return self.visit(node.args[-1])  # type: ignore[no-any-return]
         if (text := ast.unparse(node)) in _ANSWERED:
@@ -238,7 +242,8 @@ class Translator(ast.NodeTransformer):
         if name == "isinstance" and len(node.args) == 2:
             node.args[1] = alternatives(node.args[1])
         if name in ("os.path.exists", "os.path.isfile", "os.path.isdir"):
-            return ast.Call(ast.Name("exists"), [self.visit(one) for one in node.args], [])
+            paths = [self.visit(one) for one in node.args]  # whatever is there, it isn't read
+            return ast.Call(ast.Name("exists"), [one if "..." not in words_of(one) else ast.Constant("") for one in paths], [])
         if name in ("np.prod", "math.prod") and len(node.args) == 1:
             return ast.Call(ast.Name("prod"), [self.visit(node.args[0])], [])
         if name == "re.sub" and len(node.args) == 3:

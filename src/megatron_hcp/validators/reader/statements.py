@@ -19,6 +19,7 @@ from megatron_hcp.validators.reader.lines import (
 )
 from megatron_hcp.validators.reader.sources import Defined, Imports, Sources, default_of, fields_in
 from megatron_hcp.validators.reader.syntax import (
+    chosen,
     copied_fields,
     inner_functions,
     lambda_of,
@@ -26,7 +27,9 @@ from megatron_hcp.validators.reader.syntax import (
     missing_in,
     negated,
     nodes_in,
+    opened_files,
     targets,
+    with_arguments,
     with_free_names,
     without_fields,
 )
@@ -90,7 +93,7 @@ class Reader:
     def _unit(self, name: str, found: Defined, node: ast.FunctionDef | ast.ClassDef) -> Unit:
         if isinstance(node, ast.ClassDef):
             return self._class(name, found, node)
-        node = with_free_names(node)
+        node = with_arguments(with_free_names(node))
         translator = self.translator_of(found, node)
         body = Body(translator)
         lines = (*self._globals(found.path, node), *body.block(with_unbound_checks(node), 0))
@@ -175,9 +178,12 @@ class Body:
                 line.orelse,
                 depth,
             )
+        elif isinstance(line, ast.Match):
+            yield from self.block(chosen(line), depth)
         elif isinstance(line, ast.Try):
             yield from self._try(line, depth)
         elif isinstance(line, ast.With):
+            self._translator.scope.opened |= opened_files(line)
             yield from self.block(line.body, depth)
         elif isinstance(line, ast.For) and (copied := copied_fields(line)):
             yield f"{pad}do {self._text(copied)}"

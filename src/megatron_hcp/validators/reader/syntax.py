@@ -195,3 +195,42 @@ def guards_in(body: list[ast.stmt]) -> list[ast.stmt]:
         elif any(isinstance(one, (ast.Assert, ast.Raise)) for one in nodes_in(line)):
             found.append(line)
     return found
+
+
+def opened_files(line: ast.With) -> dict[str, ast.expr]:
+    """By its name, the path of each file that a `with` opens to be read."""
+    return {
+        ast.unparse(item.optional_vars): item.context_expr.args[0]
+        for item in line.items
+        if item.optional_vars is not None
+        and isinstance(item.context_expr, ast.Call)
+        and ast.unparse(item.context_expr.func) == "open"
+        and len(item.context_expr.args) == 1
+    }
+
+
+def with_arguments(node: ast.FunctionDef) -> ast.FunctionDef:
+    """A function that takes Megatron-LM's arguments from the global place as one that is given them, last."""
+    taken = next((line for line in node.body if ast.unparse(line) == "args = get_args()"), None)
+    if taken is None:
+        return node
+    made = copy(node)
+    made.body = [line for line in node.body if line is not taken]
+    made.args = copy(node.args)
+    made.args.kwonlyargs = [*node.args.kwonlyargs, ast.arg("args")]
+    made.args.kw_defaults = [*node.args.kw_defaults, None]
+    return made
+
+
+def chosen(line: ast.Match) -> list[ast.stmt]:
+    """A `match` of plain values as conditions; one with other patterns in it forgets what its cases assign."""
+    rest: list[ast.stmt] = []
+    for case in reversed(line.cases):
+        pattern = case.pattern
+        if isinstance(pattern, ast.MatchValue) and case.guard is None:
+            rest = [ast.If(ast.Compare(line.subject, [ast.Eq()], [pattern.value]), case.body, rest)]
+        elif isinstance(pattern, ast.MatchAs) and pattern.pattern is None and pattern.name is None:
+            rest = case.body
+        else:
+            rest = [ast.If(ast.Constant(...), case.body, rest)]
+    return rest
