@@ -44,7 +44,7 @@ def written(releases: list[list[str]]) -> str:
 
 def _recipes_of(release: list[str]) -> list[Recipe]:
     from bridge_recipes import Recipes
-    from bridge_start import keys_of
+    from bridge_releases import keys_of
 
     recipes = Recipes(*map(Path, release[1:]), start=keys_of(release[:1]))
     found = list(recipes)

@@ -210,7 +210,8 @@ def test_a_file_of_settings_beside_the_launch_is_read(tmp_path: Path, roles: str
     script.write_text(
         "python3 train.py --actor-num-nodes 1 --actor-num-gpus-per-node 8 --hf-checkpoint /x --ref-load /x "
         "--rollout-batch-size 32 --num-rollout 10 --num-layers 2 --hidden-size 64 --num-attention-heads 4 "
-        "--micro-batch-size 1 --colocate --global-batch-size 32 --n-samples-per-prompt 1 --megatron-config-path roles.yaml\n"
+        "--micro-batch-size 1 --colocate --global-batch-size 32 --n-samples-per-prompt 1 "
+        "--megatron-config-path roles.yaml\n"
     )
     launch = build_launch(read_target(str(script)), assumed=parse_assumptions(("slime=0.3.1",)))
     found = judge_start(launch, "0.3.1")

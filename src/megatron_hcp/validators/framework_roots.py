@@ -137,6 +137,14 @@ MS_SWIFT = UpstreamRoots(
             "swift/model/model_meta.py",
             ("return ({'model_type': model_type or type_of_model()}, ...)",),
         ),
+        # A text that is no JSON is refused by json's own parser, after a repair that is not followed.
+        Unit(
+            "json_parse_to_dict",
+            "def",
+            ("value", "strict=True"),
+            "swift/utils/utils.py",
+            ("if value is None", " return {}", "return ..."),
+        ),
     ),
 )
 """The defaults in which the arguments of `rlhf` differ from those of `sft` decide none of their guards."""

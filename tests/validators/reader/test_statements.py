@@ -58,7 +58,8 @@ def lines_of(body: str) -> list[str]:
             ["if not args.a", " if args.b is None", "  stop args.b is not None\tb"],
         ),
         (
-            "match args.kind:\n    case 'a':\n        assert args.a\n    case 'b':\n        pass\n    case _:\n        raise ValueError",
+            "match args.kind:\n    case 'a':\n        assert args.a\n    case 'b':\n        pass\n"
+            "    case _:\n        raise ValueError",
             ["if args.kind == 'a'", " check args.a\t", "else", " if args.kind != 'b'", "  stop args.kind == 'b'\t"],
         ),
         (

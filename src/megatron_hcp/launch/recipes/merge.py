@@ -82,7 +82,10 @@ def _given(recipe: Recipe, arguments: Mapping[str, Any]) -> Recipe:
 def _merged(reading: Reading, recipe: Recipe, named: Named, stated: str | None) -> Reading:
     below = bridge_reading("bridge", reading.target, reading.form, recipe.settings, complete=True)
     cleared = tuple(f"{setting.key}." for setting in reading.settings if setting.value is None)
-    kept = tuple(setting for setting in below.settings if not setting.key.startswith(cleared))
+    objects = {setting.key.rpartition(".")[0] for setting in reading.settings}
+    replaced = {setting.key for setting in below.settings if setting.key in objects}  # there, an object by its name
+    cleared += tuple(f"{key}." for key in replaced)
+    kept = tuple(one for one in below.settings if one.key not in replaced and not one.key.startswith(cleared))
     base = below._replace(settings=kept, unknown=recipe.unknown)
     edited = edit_settings(base, reading.settings, reading.unknown).reading
     if named.synchronizes and not recipe.release.startswith(_UNSYNCHRONIZED):

@@ -52,12 +52,18 @@ class _Table(NamedTuple):
     rows: list[str]
     recipes: str
     varies: list[str]
-    """Releases, and the keys in which their recipes differ from the defaults of their classes."""
+    """Releases, the keys in which their recipes differ from the defaults of their classes, a digest of all keys."""
 
 
 def releases() -> list[str]:
     """The releases whose recipes are known, oldest first; a development version has its commit after a +."""
     return _read().releases
+
+
+def recorded_keys() -> tuple[list[str], str]:
+    """The releases whose recipes were asked for what validators read, and a digest of those keys."""
+    releases, _, digest = _read().varies
+    return releases.split(), digest
 
 
 def look_up(name: str, version: str | None) -> Recipe:

@@ -42,7 +42,7 @@ def container_of(launch: Launch, run: Evaluation) -> Thing:
     """
     reading = launch.reading
     known = reading.complete and reading.recipe is None and reading.unseen is None
-    varies = frozenset() if known else None
+    varies: frozenset[str] | None = frozenset() if known else None
     if reading.recipe is not None and reading.unseen is None:
         varies = reading.recipe.varies
     tree = _tree(launch)

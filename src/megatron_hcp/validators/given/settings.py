@@ -166,7 +166,7 @@ def _yaml_file(launch: Launch, path: Any) -> Any:
             return things_of(load_plain(read_text(place, _WANTED), place, _WANTED, may_be_empty=True))
     except HcpError:
         pass
-    return path if isinstance(path, NotKnown) else NotKnown((str(path),))
+    return path if isinstance(path, NotKnown) else NOT_READ
 
 
 def things_of(value: Any) -> Any:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection
 from megatron_hcp.validators.builtin import BUILTIN
 from megatron_hcp.validators.reader.left_out import NOT_FOLLOWED
 from megatron_hcp.validators.reader.sources import Defined, Imports, Sources, is_enum, member_of
-from megatron_hcp.validators.reader.syntax import alternatives, methods_of
+from megatron_hcp.validators.reader.syntax import alternatives, is_unread, methods_of, unread
 
 Register = Callable[[str, Defined, ast.FunctionDef | ast.ClassDef], str]
 """Names the unit of a function or class: (wanted name, where it is, its definition)."""
@@ -44,15 +44,6 @@ _KEPT = {*BUILTIN, "list", "tuple", "int", "float", "str", "bool", "set", "dict"
 _LONGEST = 1_500
 _NEGATED = re.compile(r"\b(and|or) \(not ([\w.]+)\)(?= and | or |\)|$)")
 """Brackets that `ast.unparse` writes and a person would not."""
-
-
-def unread() -> ast.expr:
-    """What stands for an expression that cannot be read."""
-    return ast.Constant(...)
-
-
-def is_unread(tree: ast.expr) -> bool:
-    return isinstance(tree, ast.Constant) and tree.value is ...
 
 
 class Scope:
@@ -166,6 +157,8 @@ class Translator(ast.NodeTransformer):
             if method is not None and any(ast.unparse(one) == "property" for one in method[1].decorator_list):
                 return ast.Call(ast.Name(self._unit_of_method(method)), [node.value], [])
         node.value = self.visit(node.value)
+        if node.attr == "value" and isinstance(node.value, ast.Constant):  # an enum's member is its value already
+            return node.value
         return unread() if is_unread(node.value) else node
 
     def _constant(self, owner: Defined, name: str) -> ast.expr:
@@ -243,7 +236,9 @@ class Translator(ast.NodeTransformer):
             node.args[1] = alternatives(node.args[1])
         if name in ("os.path.exists", "os.path.isfile", "os.path.isdir"):
             paths = [self.visit(one) for one in node.args]  # whatever is there, it isn't read
-            return ast.Call(ast.Name("exists"), [one if "..." not in words_of(one) else ast.Constant("") for one in paths], [])
+            return ast.Call(
+                ast.Name("exists"), [one if "..." not in words_of(one) else ast.Constant("") for one in paths], []
+            )
         if name in ("np.prod", "math.prod") and len(node.args) == 1:
             return ast.Call(ast.Name("prod"), [self.visit(node.args[0])], [])
         if name == "re.sub" and len(node.args) == 3:

@@ -234,3 +234,36 @@ def chosen(line: ast.Match) -> list[ast.stmt]:
         else:
             rest = [ast.If(ast.Constant(...), case.body, rest)]
     return rest
+
+
+def parameters_of(node: ast.FunctionDef) -> list[tuple[str, ast.expr | None]]:
+    """A function's parameters with their defaults; None for one that must be given."""
+    given = [*node.args.posonlyargs, *node.args.args]
+    defaults: list[ast.expr | None] = [None] * (len(given) - len(node.args.defaults)) + list(node.args.defaults)
+    pairs = [*zip(given, defaults), *zip(node.args.kwonlyargs, node.args.kw_defaults)]
+    return [(one.arg, default) for one, default in pairs]
+
+
+def imports_in(node: ast.AST) -> dict[str, ast.Import | ast.ImportFrom]:
+    """The imports in a function, by the names that they bind."""
+    return {
+        alias.asname or alias.name.partition(".")[0]: line
+        for line in nodes_in(node)
+        if isinstance(line, (ast.Import, ast.ImportFrom))
+        for alias in line.names
+    }
+
+
+def packages_in(lines: list[ast.stmt]) -> list[str]:
+    """What the imports among statements take names from."""
+    found = [alias.name for one in lines if isinstance(one, ast.Import) for alias in one.names]
+    return found + [one.module or "" for one in lines if isinstance(one, ast.ImportFrom)]
+
+
+def unread() -> ast.expr:
+    """What stands for an expression that cannot be read."""
+    return ast.Constant(...)
+
+
+def is_unread(tree: ast.expr) -> bool:
+    return isinstance(tree, ast.Constant) and tree.value is ...
