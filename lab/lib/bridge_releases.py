@@ -56,9 +56,9 @@ class _Pool:
 
 
 def as_text(releases: Mapping[str, Sequence[Recipe]]) -> str:
-    """Sections, an empty line after each: releases, settings, sets of unknown keys, parameters, rows, recipes, and the
-    releases of which it is known what their validators read beside the facts, with the keys in which recipes differ,
-    and the digest of all keys that were looked up.
+    """Sections, an empty line after each: releases, settings, sets of unknown keys, parameters, the four columns of the
+    rows, recipes, and the releases of which it is known what their validators read beside the facts, with the keys in
+    which recipes differ, and the digest of all keys that were looked up.
 
     A row is a recipe as it is in some release: its model, its settings, its unknown keys, its parameters, as numbers
     of lines in the sections above. A recipe has a row for each release, or `-`. Rows that are alike stand together, and
@@ -84,7 +84,8 @@ def as_text(releases: Mapping[str, Sequence[Recipe]]) -> str:
     ]
     differ = " ".join(sorted(varies - index_of("bridge").keys()))
     start = (" ".join(told), differ, digest_of_keys(told))
-    sections = (releases, settings.lines, unknown.lines, parameters.lines, lines, names, start)
+    columns = zip(*(line.split("|") for line in lines))
+    sections = (releases, settings.lines, unknown.lines, parameters.lines, *columns, names, start)
     return HEADER + "\n".join("\n".join(lines) + "\n" for lines in sections)
 
 
@@ -103,8 +104,13 @@ def differences(rows: Sequence[str]) -> tuple[list[int], list[str]]:
         place[row] = at
         told = own[row] ^ own[order[at - 1]] if at % ROWS_A_BLOCK else own[row]
         model, _, *others = cells[row]
-        lines.append("|".join((model, " ".join(map(str, sorted(told))), *others)))
+        lines.append("|".join((model, " ".join(map(str, _steps(sorted(told)))) or "-", *others)))
     return place, lines
+
+
+def _steps(numbers: Sequence[int]) -> list[int]:
+    """The first number, and of each other one how much it is more than the one before."""
+    return [number - before for number, before in zip(numbers, (0, *numbers))]
 
 
 def _row(recipe: Recipe, settings: _Pool, unknown: _Pool, parameters: _Pool) -> str:
@@ -112,7 +118,7 @@ def _row(recipe: Recipe, settings: _Pool, unknown: _Pool, parameters: _Pool) -> 
     numbers = sorted(settings.number(f"{key} {_json(value)}") for key, value in known.items())
     keys = unknown.number(" ".join(sorted(recipe.values.unknown)) or "-")
     given = [str(parameters.number(_parameter(parameter))) for parameter in recipe.parameters]
-    return "|".join((recipe.model or "-", " ".join(map(str, numbers)), str(keys), " ".join(given)))
+    return "|".join((recipe.model or "-", " ".join(map(str, numbers)), str(keys), " ".join(given) or "-"))
 
 
 def _parameter(parameter: Parameter) -> str:

@@ -1,7 +1,8 @@
 """Megatron-Bridge's own start-up on configurations: run by agree/bridge.py, as `bridge_upstream.py BRIDGE MEGATRON_LM`.
 
 Run are upstream's `ConfigContainer.from_dict` or its reading of overrides, `runtime_config_update` (which validates),
-the micro-batch calculator, the scheduler and `_initialize_distributed` (the process groups). What this machine lacks is replaced:
+the micro-batch calculator, the scheduler and `_initialize_distributed` (the process groups).
+What this machine lacks is replaced:
 
 * torch.distributed: torch's own fake process group, for gloo too; no rank but this one exists.
 * torch.cuda: eight devices of compute capability 9.0 are there, none is used.
