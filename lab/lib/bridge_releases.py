@@ -77,9 +77,9 @@ def as_text(releases: Mapping[str, Sequence[Recipe]]) -> str:
         for recipe in found:
             row = rows.number(_row(recipe, settings, unknown, parameters))
             recipes.setdefault(recipe.name, ["-"] * len(releases))[place] = str(row)
-    place, lines = differences(list(rows.lines))
+    order, lines = differences(list(rows.lines))
     names = [
-        " ".join((name, *(number if number == "-" else str(place[int(number)]) for number in numbers)))
+        " ".join((name, *(number if number == "-" else str(order[int(number)]) for number in numbers)))
         for name, numbers in sorted(recipes.items())
     ]
     differ = " ".join(sorted(varies - index_of("bridge").keys()))

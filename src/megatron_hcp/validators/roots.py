@@ -209,7 +209,8 @@ MEGATRON_BRIDGE = UpstreamRoots(
             " do FullyShardedDataParallel.__init__(cfg.model, cfg.ddp)",
             " if getattr(cfg.ddp, 'megatron_fsdp_version', 1) == 1",
             "  do FullyShardedDataParallelV1.__init__(cfg.model, cfg.ddp)",
-            "do _get_scheduler.OptimizerParamScheduler(cfg.optimizer, cfg.scheduler)",
+            "if cfg.optimizer.lr is not None and cfg.optimizer.min_lr is not None",  # an excerpt says neither
+            " do _get_scheduler.OptimizerParamScheduler(cfg.optimizer, cfg.scheduler)",
             "do layers(cfg.model, getattr(cfg.model, 'transformer_impl', 'transformer_engine'))",
         ),
     ),

@@ -133,7 +133,8 @@ class MegatronBridge:
             train.decrease_batch_size_if_needed,
         )
         self.torch.distributed.init_process_group("fake", store=FakeStore(), rank=0, world_size=world_size)
-        self.optim._get_scheduler(container.optimizer, container.scheduler, types.SimpleNamespace(param_groups=[]))
+        if container.optimizer.lr is not None and container.optimizer.min_lr is not None:
+            self.optim._get_scheduler(container.optimizer, container.scheduler, types.SimpleNamespace(param_groups=[]))
         self.initialize._initialize_distributed(
             model_config=container.model,
             dist_config=container.dist,

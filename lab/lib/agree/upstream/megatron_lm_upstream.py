@@ -212,7 +212,8 @@ class MegatronLM:
                 made = getattr(self.training, kind)
                 names = (field.name for field in dataclasses.fields(made))
                 made(**{name: getattr(args, name) for name in names if hasattr(args, name)})
-        self.training.get_optimizer_param_scheduler(types.SimpleNamespace(param_groups=[]))
+        if args.lr is not None and (args.train_iters or args.train_samples):  # most draws are no whole trainings
+            self.training.get_optimizer_param_scheduler(types.SimpleNamespace(param_groups=[]))
 
     def _end(self) -> None:
         with contextlib.suppress(Exception):

@@ -140,7 +140,8 @@ def _read() -> _Table:
     with open(_FILE, encoding="utf-8") as file:
         file.readline()
         *lists, recipes, varies = file.read().rstrip("\n").split("\n\n")
-    return _Table(*(text.split("\n") for text in lists), "\n" + recipes + "\n", varies.split("\n"))
+    own = dict(zip(_Table._fields, (text.split("\n") for text in lists)))
+    return _Table(**own, recipes="\n" + recipes + "\n", varies=varies.split("\n"))
 
 
 def _numbers(table: _Table, name: str) -> list[str] | None:
