@@ -54,6 +54,7 @@ FILES = {
         "nemo_rl/models/automodel/setup.py",
     ),
     "slime": ("slime/utils/arguments.py", "slime/backends/megatron_utils/arguments.py"),
+    "miles": ("miles/utils/arguments.py", "miles/backends/megatron_utils/arguments.py"),
     "ms-swift": ("swift/megatron/arguments/*.py",),
 }
 """The files that hold each project's start-up, relative to its tree."""

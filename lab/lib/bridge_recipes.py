@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from bridge_models import ModelDefaults
@@ -44,6 +45,8 @@ class Values(NamedTuple):
     known: dict[str, Any]
     unknown: frozenset[str]
     model: str = ""
+    start: Mapping[str, Any] = MappingProxyType({})
+    """What start-up validators read beside: unknown and composed values, too."""
 
 
 class Recipe(NamedTuple):
@@ -71,7 +74,9 @@ class Recipe(NamedTuple):
 class Recipes:
     """The recipes of a checkout; `megatron_lm` is the Megatron-LM that it pins, for the classes below Bridge's own."""
 
-    def __init__(self, checkout: Path, megatron_lm: Path | None = None) -> None:
+    def __init__(self, checkout: Path, megatron_lm: Path | None = None, start: Iterable[str] = ()) -> None:
+        """`start` are further keys that are looked up, for `Values.start`."""
+        self._start = tuple(start)
         sys.setrecursionlimit(10_000)
         self.checkout = checkout
         source = checkout / "src" if (checkout / "src").is_dir() else checkout
@@ -134,7 +139,10 @@ class Recipes:
             return None
         if not isinstance(config, Node) or config.name not in ("ConfigContainer", ""):
             return None
-        return values_of(config, self._models)
+        values = values_of(config, self._models)
+        names = self._models.names_of(values.model) if values.model else None
+        start = {key: _walk(config, key) for key in self._start if key not in values.known}
+        return values._replace(start={key: found for key, found in start.items() if _is_there(key, found, names)})
 
     def _parameter(self, function: Function, name: str, base: Values) -> Parameter:
         given = self._values(function, {name: Argument(name)})
@@ -144,6 +152,13 @@ class Recipes:
         keys = {*base.known, *base.unknown, *given.known, *given.unknown} - sets
         changes = {key for key in keys if _at(given, key) != _at(base, key)}
         return Parameter(name, tuple(sorted(sets)), tuple(sorted(changes)))
+
+
+def _is_there(key: str, value: Any, names: Collection[str] | None) -> bool:
+    """Whether a configuration has a value, known or not: no model of this release has a field beside `names`."""
+    if isinstance(value, Unknown) and names is not None and key.startswith("model.") and key[6:] not in names:
+        return False
+    return value is not _MISSING
 
 
 def _at(values: Values, key: str) -> Any:

@@ -44,8 +44,9 @@ def written(releases: list[list[str]]) -> str:
 
 def _recipes_of(release: list[str]) -> list[Recipe]:
     from bridge_recipes import Recipes
+    from bridge_releases import keys_of
 
-    recipes = Recipes(*map(Path, release[1:]))
+    recipes = Recipes(*map(Path, release[1:]), start=keys_of(release[:1]))
     found = list(recipes)
     left_out = "".join(f"; left out: {name}: {why}" for name, why in recipes.left_out.items())
     print(f"{release[0]}: {len(found)} recipes{left_out}", flush=True)

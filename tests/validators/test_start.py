@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from megatron_hcp.launch.build import build_launch
@@ -169,3 +171,58 @@ def test_the_script_says_who_builds_the_model(script: str, release: str, spec: s
     launch = launch._replace(facts={**launch.facts, "script": Fact(script, "assumed")})
     found = judge_start(launch, release)
     assert found is not None and [one.guard.function for one in found.refusals] == refused
+
+
+@pytest.mark.parametrize(
+    ("more", "release", "function"),
+    [
+        ("--train-iters 10 --lr 1e-4 --lr-warmup-iters 20", "0.16.1", "OptimizerParamScheduler.__init__"),
+        ("--train-samples 10 --lr 1e-4 --lr-warmup-samples 10", "0.19.0", "OptimizerParamScheduler.__init__"),
+        ("--train-iters 10 --lr 1e-4 --lr-decay-style WSD", "0.12.3", "OptimizerParamScheduler.__init__"),
+        (
+            "--train-iters 10 --lr 1e-4 --use-megatron-fsdp --megatron-fsdp-version 2 --ckpt-format fsdp_dtensor "
+            "--data-parallel-sharding-strategy optim_grads_params --suggested-communication-unit-size 9",
+            "main",
+            "FullyShardedDataParallelV2._validate_config",
+        ),
+    ],
+)
+def test_what_makes_the_optimizer_refuses_what_it_cannot_use(more: str, release: str, function: str) -> None:
+    assert function in [refusal.guard.function for refusal in judged(more, release).refusals]
+
+
+def test_a_warmup_that_ends_before_the_decay_is_accepted() -> None:
+    assert judged("--train-iters 10 --lr 1e-4 --lr-warmup-iters 9", "0.16.1").refusals == ()
+
+
+@pytest.mark.parametrize(
+    ("roles", "condition"),
+    [
+        ("megatron:\n- {role: actor}\n- {role: critic}\n", None),
+        ("megatron:\n- {role: actor}\n- {role: actor}\n", "len(role_entries) <= 1"),
+        ("megatron: {role: actor}\n", "isinstance(megatron_entries, list)"),
+        ("", "'megatron' in raw_config"),
+    ],
+)
+def test_a_file_of_settings_beside_the_launch_is_read(tmp_path: Path, roles: str, condition: str | None) -> None:
+    (tmp_path / "roles.yaml").write_text(roles)
+    script = tmp_path / "run.sh"
+    script.write_text(
+        "python3 train.py --actor-num-nodes 1 --actor-num-gpus-per-node 8 --hf-checkpoint /x --ref-load /x "
+        "--rollout-batch-size 32 --num-rollout 10 --num-layers 2 --hidden-size 64 --num-attention-heads 4 "
+        "--micro-batch-size 1 --colocate --global-batch-size 32 --n-samples-per-prompt 1 "
+        "--megatron-config-path roles.yaml\n"
+    )
+    launch = build_launch(read_target(str(script)), assumed=parse_assumptions(("slime=0.3.1",)))
+    found = judge_start(launch, "0.3.1")
+    assert found is not None
+    own = [one for one in found.refusals if one.guard.function == "parse_megatron_role_args"]
+    assert [one.guard.condition for one in own] == ([] if condition is None else [condition])
+
+
+def test_a_file_of_settings_that_is_not_there_leaves_its_guards_open(tmp_path: Path) -> None:
+    script = tmp_path / "run.sh"
+    script.write_text("python3 train.py --actor-num-nodes 1 --num-layers 2 --megatron-config-path ../roles.yaml\n")
+    found = judge_start(build_launch(read_target(str(script))), "0.3.1")
+    assert found is not None
+    assert not [one for one in found.refusals if one.guard.function == "parse_megatron_role_args"]

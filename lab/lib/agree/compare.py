@@ -22,7 +22,7 @@ _DECIDED_AT: frozenset[Stage] = frozenset(("config", "init"))
 _SHORTEST_CITATION = 12
 _GUARDS = "START"
 """How the ids of rules begin that are upstream's own guards: they speak for any refusal."""
-_NOT_RUN = ("get_model.", "setup_model_and_optimizer.", "DistributedDataParallel.", "te.")
+_NOT_RUN = ("get_model.", "setup_model_and_optimizer.", "DistributedDataParallel.", "te.", "FullySharded")
 """How the slugs of guards begin that stand where the comparison does not come: they need a model on devices."""
 _KEPT = 20
 """How many launches of each kind of disagreement are kept."""

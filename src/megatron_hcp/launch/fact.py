@@ -101,6 +101,9 @@ class FromRecipe(NamedTuple):
     origin: str
     by_key: Mapping[str, Setting]
     stated: str | None = None
+    varies: frozenset[str] | None = None
+    """The keys that recipes decide, and that are unknown where `by_key` lacks them: of any other the class's default
+    holds. None: that is not known."""
 
 
 class Beside(NamedTuple):

@@ -19,6 +19,7 @@ VERL = UpstreamRoots(
         "actor_rollout_ref.ref",
         "actor_rollout_ref.rollout",
         "critic",
+        "distillation",
     ),
     start=Unit(
         "start",
@@ -40,12 +41,23 @@ VERL = UpstreamRoots(
             " del ref.log_prob_max_token_len_per_gpu",
             " do omega_conf_to_dataclass(ref)",
             "do omega_conf_to_dataclass(config.actor_rollout_ref.rollout)",
+            "if config.get('distillation', {}).get('enabled', False)",
+            " do omega_conf_to_dataclass(config.distillation)",
         ),
     ),
     stands_for=(
         Unit("omega_conf_to_dataclass", "def", ("config",), "verl/utils/config.py", ("do instantiate(config)",)),
     ),
 )
+
+
+_ROLES = (
+    "if args.megatron_config_path is not None",
+    " do parse_megatron_role_args(args, args.megatron_config_path, 'actor')",
+    " if args.use_critic and args.num_rollout != 0",
+    "  do parse_megatron_role_args(args, args.megatron_config_path, 'critic')",
+)
+"""slime's settings by role, from a file; miles has none."""
 
 
 def _on_megatron_lm(name: str, parsing: str, defaults: tuple[str, ...], after: tuple[Unit, ...] = ()) -> UpstreamRoots:
@@ -57,6 +69,7 @@ def _on_megatron_lm(name: str, parsing: str, defaults: tuple[str, ...], after: t
         version="setup.py",
         functions=(
             (f"{name}_validate_args", (arguments,)),
+            ("parse_megatron_role_args", (arguments,)),
             *((function, (megatron,)) for function in (*defaults, "validate_args")),
         ),
         options=(arguments, f"get_{name}_extra_args_provider"),
@@ -72,6 +85,7 @@ def _on_megatron_lm(name: str, parsing: str, defaults: tuple[str, ...], after: t
                 f"do {name}_validate_args(args)",
                 "do validate_args(args)",
                 *("do parse_args(args)" for _ in after),
+                *(() if after else _ROLES),
             ),
         ),
         stands_for=after,
@@ -123,6 +137,14 @@ MS_SWIFT = UpstreamRoots(
             "swift/model/model_meta.py",
             ("return ({'model_type': model_type or type_of_model()}, ...)",),
         ),
+        # A text that is no JSON is refused by json's own parser, after a repair that is not followed.
+        Unit(
+            "json_parse_to_dict",
+            "def",
+            ("value", "strict=True"),
+            "swift/utils/utils.py",
+            ("if value is None", " return {}", "return ..."),
+        ),
     ),
 )
 """The defaults in which the arguments of `rlhf` differ from those of `sft` decide none of their guards."""
@@ -143,6 +165,7 @@ NEMO_RL = UpstreamRoots(
         *(("setup", (f"nemo_rl/algorithms/{name}.py",)) for name in _ALGORITHMS),
         ("Policy.__init__", ("nemo_rl/models/policy/lm_policy.py",)),
         ("validate_and_set_config", ("nemo_rl/models/megatron/setup.py",)),
+        ("validate_model_paths", ("nemo_rl/models/megatron/setup.py",)),
         *((function, (_AUTOMODEL,)) for function in _DTENSOR),
         *(
             (f"{name}.__init__", tuple(f"nemo_rl/models/policy/{folder}{file}" for folder in ("workers/", "")))
@@ -169,8 +192,16 @@ NEMO_RL = UpstreamRoots(
             ),
             "do Policy.__init__({}, ..., config.policy)",
             "if config.policy.get('megatron_cfg', {}).get('enabled', False)",
+            " do validate_model_paths(config.policy)",
             " do validate_and_set_config(config.policy)",
             " do setup_model_and_optimizer_(config.policy, ...)",
+            # Of Bridge's container that the worker makes, its checks of the precision read these of the optimizer.
+            " given = config.policy.megatron_cfg.get('optimizer', {})",
+            " types = {'float32': torch.float32, 'bfloat16': torch.bfloat16, 'float16': torch.float16}",
+            " for name in ('bf16', 'fp16', 'use_precision_aware_optimizer')",
+            "  if name not in given",
+            "   given[name] = False",
+            " do _validate_dtype_config(types.get(config.policy.precision), ..., given)",
             "else",
             " if config.policy.dtensor_cfg.get('_v2', False)",
             "  runtime_config = validate_and_prepare_config(config.policy, ...)",

@@ -7,6 +7,8 @@ from typing import NamedTuple
 from megatron_hcp.validators.program import Unit
 from megatron_hcp.validators.reader.layers import (
     CONSTRUCTORS,
+    FIRST_STEP,
+    FSDP,
     LAYERS,
     NO_OTHER_LAYERS,
     TE_ATTENTION,
@@ -59,6 +61,9 @@ MEGATRON_LM = UpstreamRoots(
             ("megatron/training/argument_utils.py", "megatron/training/arguments.py"),
         ),
         ("get_megatron_ddp_config", ("megatron/training/training.py",)),
+        ("get_optimizer_param_scheduler", ("megatron/training/training.py",)),
+        ("FullyShardedDataParallelV2._validate_config", (FSDP,)),
+        ("FullyShardedOptimizer._validate_config", ("megatron/core/optimizer/fully_sharded_optimizer.py",)),
     ),
     calls=(
         ("megatron/training/global_vars.py", "set_global_variables", "init_num_microbatches_calculator", ("args",)),
@@ -103,9 +108,14 @@ MEGATRON_LM = UpstreamRoots(
             " do FullyShardedDataParallel.__init__(config, get_model.ddp_config(args))",
             " if getattr(args, 'megatron_fsdp_version', 1) == 1",
             "  do FullyShardedDataParallelV1.__init__(config, get_megatron_ddp_config(args))",
+            " else",
+            "  do FullyShardedDataParallelV2._validate_config(config, get_megatron_ddp_config(args), ..., ..., False)",
+            "  do FullyShardedOptimizer._validate_config(get_megatron_optimizer_config.config(args), [config])",
+            "if trains() and args.lr is not None",  # an excerpt says neither
+            " do get_optimizer_param_scheduler(None, args)",
         ),
     ),
-    stands_for=(LAYERS, TE_ATTENTION, TE_RECIPE),
+    stands_for=(LAYERS, TE_ATTENTION, TE_RECIPE, FIRST_STEP),
 )
 _PROVIDERS = "megatron/bridge/models"
 _MIXED_PRECISION = "megatron/bridge/training/mixed_precision.py"
@@ -172,6 +182,12 @@ MEGATRON_BRIDGE = UpstreamRoots(
             "initialize_model_parallel",
             ("model_config", "dist_config", "num_distributed_optimizer_instances"),
         ),
+        (
+            "megatron/bridge/training/optim.py",
+            "_get_scheduler",
+            "OptimizerParamScheduler",
+            ("optimizer_config", "scheduler_config"),
+        ),
     ),
     blocks=(),
     constructors=CONSTRUCTORS,
@@ -193,6 +209,8 @@ MEGATRON_BRIDGE = UpstreamRoots(
             " do FullyShardedDataParallel.__init__(cfg.model, cfg.ddp)",
             " if getattr(cfg.ddp, 'megatron_fsdp_version', 1) == 1",
             "  do FullyShardedDataParallelV1.__init__(cfg.model, cfg.ddp)",
+            "if cfg.optimizer.lr is not None and cfg.optimizer.min_lr is not None",  # an excerpt says neither
+            " do _get_scheduler.OptimizerParamScheduler(cfg.optimizer, cfg.scheduler)",
             "do layers(cfg.model, getattr(cfg.model, 'transformer_impl', 'transformer_engine'))",
         ),
     ),
@@ -201,6 +219,7 @@ MEGATRON_BRIDGE = UpstreamRoots(
         LAYERS,
         TE_ATTENTION,
         TE_RECIPE,
+        FIRST_STEP,
         # It asks too whether the pinned megatron-core has the enum, as each that is pinned with this function does.
         Unit(
             "_supports_cuda_graph_modules",

@@ -57,6 +57,9 @@ class Thing:
         self.fields, self.kind, self.is_closed, self.key = fields, kind, is_closed, key
         self.changed: set[str] | None = None
 
+    def __repr__(self) -> str:
+        return repr(self.fields) if self.kind == "dict" else self.kind
+
 
 _PLAIN = frozenset((int, str, bool, float, type(None), NotKnown))
 

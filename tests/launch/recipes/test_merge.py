@@ -34,6 +34,13 @@ def test_what_the_launch_says_wins() -> None:
     assert (told.facts["tp"].value, told.facts["tp"].origin) == (4, "recipe")
 
 
+def test_an_object_takes_the_place_of_a_name() -> None:
+    """The recipe names `bf16_mixed`, whose fp8 is null."""
+    told = launch("mixed_precision={fp8:e4m3,fp8_recipe:mxfp8}", bridge="0.6.0", recipe="llama3_8b_pretrain_config")
+    settings = {setting.key: setting.value for setting in told.reading.settings}
+    assert settings["mixed_precision.fp8"] == "e4m3" and "mixed_precision" not in settings
+
+
 def test_nothing_is_presumed_of_a_known_recipe() -> None:
     assert not [name for name, fact in launch().facts.items() if fact.origin == "presumed"]
     unnamed = launch("model.context_parallel_size=4", recipe=None)

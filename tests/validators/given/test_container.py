@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from megatron_hcp.launch.build import build_launch
 from megatron_hcp.launch.fact import Fact, Launch
 from megatron_hcp.launch.forms.words.settings import Word
 from megatron_hcp.launch.readers.target import read_text
 from megatron_hcp.launch.readers.words import reading_of_words
+from megatron_hcp.launch.recipes.merge import alone, with_recipe
 from megatron_hcp.validators.evaluate import Evaluation
 from megatron_hcp.validators.given.container import container_of
 from megatron_hcp.validators.start import judge_start
@@ -73,6 +76,48 @@ def test_what_an_override_list_leaves_to_the_recipe_is_unknown() -> None:
     unknown = value(made, "model.num_layers")
     assert isinstance(unknown, NotKnown) and unknown.names == {"model.num_layers"}
     assert isinstance(made.fields["peft"], NotKnown)
+
+
+def of_recipe(name: str, *words: str) -> Launch:
+    reading = reading_of_words("bridge", [Word(word) for word in words], "-") if words else alone(name)
+    return build_launch(with_recipe(reading, name, RELEASE), assumed={**RANKS, "bridge": Fact(RELEASE, "assumed")})
+
+
+def test_what_no_recipe_sets_has_the_default_of_its_class() -> None:
+    """v0.6.0: recipes set train_iters, and none train_samples; activation_func comes from a model's config.json."""
+    made = container(of_recipe("llama3_8b_pretrain_config"))
+    assert value(made, "train.train_samples") is None and value(made, "train.train_iters") == 1168251
+    assert value(made, "checkpoint.ckpt_step") is None and made.fields["comm_overlap"] is None
+    assert isinstance(value(made, "model.activation_func"), NotKnown)
+
+
+@pytest.mark.parametrize("option", ["config.model=1", "recipe_kwargs=1", "max_steps=3"])
+def test_nothing_is_left_at_its_default_behind_a_launchers_own_option(option: str) -> None:
+    """An option without a section may set anything."""
+    launch = of_recipe("llama3_8b_pretrain_config", option)
+    known = value(container(launch), "checkpoint.ckpt_step") is None
+    assert known is ("." in option)
+
+
+def test_a_recipe_that_is_given_an_argument_leaves_all_else_unknown() -> None:
+    text = "recipe:\n  _target_: megatron.bridge.recipes.llama.llama3_8b_pretrain_config\n  seq_length: 4096\n"
+    reading = with_recipe(read_text(text, "c.yaml"), None, RELEASE)
+    assert reading.recipe is not None and reading.recipe.varies is None
+
+
+@pytest.mark.parametrize(
+    ("recipe", "words", "function"),
+    [
+        ("llama3_8b_pretrain_config", ("train.train_iters=null",), "TrainingConfig.finalize"),
+        ("nemotronh_4b_pretrain_config", ("model.num_layers=10",), "HybridModelProvider.finalize"),
+        ("llama3_8b_pretrain_config", ("train.train_samples=10",), "TrainingConfig.finalize"),
+    ],
+)
+def test_an_override_that_does_not_go_with_its_recipe_is_refused(
+    recipe: str, words: tuple[str, ...], function: str
+) -> None:
+    assert function in refused(of_recipe(recipe, *words))
+    assert function not in refused(of_recipe(recipe))
 
 
 def test_what_a_whole_yaml_leaves_out_has_the_default_of_its_class() -> None:

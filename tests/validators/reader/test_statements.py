@@ -58,6 +58,20 @@ def lines_of(body: str) -> list[str]:
             "if args.a:\n    pass\nelif args.b is None:\n    raise ValueError('b')",
             ["if not args.a", " if args.b is None", "  stop args.b is not None\tb"],
         ),
+        (
+            "match args.kind:\n    case 'a':\n        assert args.a\n    case 'b':\n        pass\n"
+            "    case _:\n        raise ValueError",
+            ["if args.kind == 'a'", " check args.a\t", "else", " if args.kind != 'b'", "  stop args.kind == 'b'\t"],
+        ),
+        (
+            "match args.kind:\n    case [one]:\n        args.a = 1",
+            ["if ...", " args.a = 1"],
+        ),
+        ("assert os.path.isfile(os.path.join(args.a, 'x'))", ["check exists('')\t"]),
+        (
+            "import yaml\nwith open(args.roles) as f:\n    found = yaml.safe_load(f) or {}\nother = yaml.safe_load(g)",
+            ["found = yaml_file(args.roles) or {}", "other = ..."],
+        ),
         ("if args.a or args.b:\n    raise ValueError", ["if args.a or args.b", " stop not args.a and not args.b\t"]),
         ("print('x')\nlogger.info('x')\nwarn_rank_0('x')", []),
         ("args.n += 2", ["args.n = args.n + 2"]),
@@ -268,3 +282,8 @@ def test_a_field_of_pydantics_without_a_default_is_required_and_an_unread_base_i
     assert units["Config"].lines == ("must = REQUIRED", "may = 3") and units["Config"].head == ()
     assert units["Other"].head == ("...",)
     assert units["validate"].lines[0] == "do model_validate(Config, args.section)"
+
+
+def test_arguments_from_the_global_place_are_given() -> None:
+    units = units_of("def validate(optimizer):\n    args = get_args()\n    assert args.lr\n")
+    assert (units["validate"].head, units["validate"].lines) == (("optimizer", "args"), ("check args.lr\t",))

@@ -1,7 +1,8 @@
 """Megatron-Bridge's own start-up on configurations: run by agree/bridge.py, as `bridge_upstream.py BRIDGE MEGATRON_LM`.
 
 Run are upstream's `ConfigContainer.from_dict` or its reading of overrides, `runtime_config_update` (which validates),
-the micro-batch calculator and `_initialize_distributed` (the process groups). What this machine lacks is replaced:
+the micro-batch calculator, the scheduler and `_initialize_distributed` (the process groups).
+What this machine lacks is replaced:
 
 * torch.distributed: torch's own fake process group, for gloo too; no rank but this one exists.
 * torch.cuda: eight devices of compute capability 9.0 are there, none is used.
@@ -78,6 +79,7 @@ class MegatronBridge:
         self.config = importlib.import_module("megatron.bridge.training.config")
         self.overrides = importlib.import_module("megatron.bridge.training.utils.omegaconf_utils")
         self.initialize = importlib.import_module("megatron.bridge.training.initialize")
+        self.optim = importlib.import_module("megatron.bridge.training.optim")
         self.version = importlib.import_module("megatron.bridge.package_info").__version__
         self.core_version = importlib.import_module("megatron.core.package_info").__version__
         self.bases = {name: base for name, make in _BASES.items() if (base := make(self.config)) is not None}
@@ -131,6 +133,8 @@ class MegatronBridge:
             train.decrease_batch_size_if_needed,
         )
         self.torch.distributed.init_process_group("fake", store=FakeStore(), rank=0, world_size=world_size)
+        if container.optimizer.lr is not None and container.optimizer.min_lr is not None:
+            self.optim._get_scheduler(container.optimizer, container.scheduler, types.SimpleNamespace(param_groups=[]))
         self.initialize._initialize_distributed(
             model_config=container.model,
             dist_config=container.dist,

@@ -197,7 +197,8 @@ class MegatronLM:
         self.set_backend(types.SimpleNamespace(config=config))
 
     def _make_configs(self, args: Any) -> None:
-        """The configs of the optimizer and of DDP; before upstream had functions that make them, of the same fields."""
+        """The configs of the optimizer and of DDP, before upstream had functions that make them of the same fields, and
+        the scheduler of the learning rate."""
         if args.skip_train:
             return
         for name, kind in (
@@ -211,6 +212,8 @@ class MegatronLM:
                 made = getattr(self.training, kind)
                 names = (field.name for field in dataclasses.fields(made))
                 made(**{name: getattr(args, name) for name in names if hasattr(args, name)})
+        if args.lr is not None and (args.train_iters or args.train_samples):  # most draws are no whole trainings
+            self.training.get_optimizer_param_scheduler(types.SimpleNamespace(param_groups=[]))
 
     def _end(self) -> None:
         with contextlib.suppress(Exception):

@@ -76,19 +76,24 @@ def _given(recipe: Recipe, arguments: Mapping[str, Any]) -> Recipe:
                 unknown.pop(key)
         touched |= keys
     settings = tuple(Setting(key, value) for key, value in values.items())
-    return recipe._replace(settings=settings, unknown=unknown)
+    return recipe._replace(settings=settings, unknown=unknown, varies=None if arguments else recipe.varies)
 
 
 def _merged(reading: Reading, recipe: Recipe, named: Named, stated: str | None) -> Reading:
     below = bridge_reading("bridge", reading.target, reading.form, recipe.settings, complete=True)
     cleared = tuple(f"{setting.key}." for setting in reading.settings if setting.value is None)
-    kept = tuple(setting for setting in below.settings if not setting.key.startswith(cleared))
+    objects = {setting.key.rpartition(".")[0] for setting in reading.settings}
+    replaced = {setting.key for setting in below.settings if setting.key in objects}  # there, an object by its name
+    cleared += tuple(f"{key}." for key in replaced)
+    kept = tuple(one for one in below.settings if one.key not in replaced and not one.key.startswith(cleared))
     base = below._replace(settings=kept, unknown=recipe.unknown)
     edited = edit_settings(base, reading.settings, reading.unknown).reading
     if named.synchronizes and not recipe.release.startswith(_UNSYNCHRONIZED):
         edited = _synchronized(edited, {setting.key for setting in reading.settings})
     whole = bridge_reading(reading.dialect, reading.target, reading.form, edited.settings, complete=True)
-    origin = FromRecipe(recipe.origin, {setting.key: setting for setting in below.settings}, stated)
+    only_overrides = all("." in setting.key or setting.key == "recipe" for setting in reading.settings)
+    varies = recipe.varies if only_overrides else None  # an option of the launcher's may set anything
+    origin = FromRecipe(recipe.origin, {setting.key: setting for setting in below.settings}, stated, varies)
     facts = {name: _from(fact, origin) for name, fact in whole.facts.items()}
     unknown = {**edited.unknown, **whole.unknown, **reading.unknown}
     vision = origin.by_key.get("vision")

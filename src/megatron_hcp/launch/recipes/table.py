@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
+from itertools import accumulate
 from typing import Any
 
 from megatron_hcp.ground.errors import HcpError
@@ -14,7 +15,7 @@ from megatron_hcp.launch.fact import BY_RELEASE, Elsewhere, Setting
 
 _FILE = os.path.join(os.path.dirname(__file__), "recipes.txt")
 _NEAREST = 3
-ROWS_A_BLOCK = 64
+ROWS_A_BLOCK = 256
 """A row lists the settings in which it differs from the row before; the first of a block lists all of its settings."""
 
 
@@ -38,6 +39,8 @@ class Recipe(NamedTuple):
     """The Hugging Face model that it trains; "" = not known."""
     release: str = ""
     """Megatron-Bridge's release; "" = any that has the recipe."""
+    varies: frozenset[str] | None = None
+    """The keys that some recipe sets to something else than its class's default; None if that is not known."""
 
 
 class _Table(NamedTuple):
@@ -47,13 +50,24 @@ class _Table(NamedTuple):
     settings: list[str]
     unknown: list[str]
     parameters: list[str]
+    models: list[str]
     rows: list[str]
+    keys: list[str]
+    given: list[str]
     recipes: str
+    varies: list[str]
+    """Releases, the keys in which their recipes differ from the defaults of their classes, a digest of all keys."""
 
 
 def releases() -> list[str]:
     """The releases whose recipes are known, oldest first; a development version has its commit after a +."""
     return _read().releases
+
+
+def recorded_keys() -> tuple[list[str], str]:
+    """The releases whose recipes were asked for what validators read, and a digest of those keys."""
+    releases, _, digest = _read().varies
+    return releases.split(), digest
 
 
 def look_up(name: str, version: str | None) -> Recipe:
@@ -78,7 +92,8 @@ def look_up(name: str, version: str | None) -> Recipe:
             do=_near(table, name, place) or "correct the name or --assume bridge=VERSION",
         )
     release = table.releases[place]
-    return _recipe(table, name, numbers[place], f"Bridge {release}")._replace(release=release)
+    varies = frozenset(table.varies[1].split()) if release in table.varies[0].split() else None
+    return _recipe(table, name, numbers[place], f"Bridge {release}")._replace(release=release, varies=varies)
 
 
 def of_model(model: str) -> Recipe | None:
@@ -124,15 +139,9 @@ def _having(table: _Table, numbers: Sequence[str]) -> list[str]:
 def _read() -> _Table:
     with open(_FILE, encoding="utf-8") as file:
         file.readline()
-        found, settings, unknown, parameters, rows, recipes = file.read().rstrip("\n").split("\n\n")
-    return _Table(
-        found.split("\n"),
-        settings.split("\n"),
-        unknown.split("\n"),
-        parameters.split("\n"),
-        rows.split("\n"),
-        "\n" + recipes + "\n",
-    )
+        *lists, recipes, varies = file.read().rstrip("\n").split("\n\n")
+    own = dict(zip(_Table._fields, (text.split("\n") for text in lists)))
+    return _Table(**own, recipes="\n" + recipes + "\n", varies=varies.split("\n"))
 
 
 def _numbers(table: _Table, name: str) -> list[str] | None:
@@ -144,17 +153,22 @@ def _numbers(table: _Table, name: str) -> list[str] | None:
 
 def _settings_of_row(table: _Table, number: int) -> list[int]:
     first = number - number % ROWS_A_BLOCK
-    found: set[str] = set()
+    found: set[int] = set()
     for row in table.rows[first : number + 1]:
-        found.symmetric_difference_update(row.split("|")[1].split())
-    return sorted(map(int, found))
+        found.symmetric_difference_update(accumulate(_numbers_in(row)))
+    return sorted(found)
+
+
+def _numbers_in(row: str) -> Iterable[int]:
+    return map(int, row.split()) if row != "-" else ()
 
 
 def _recipe(table: _Table, name: str, number: str, release: str) -> Recipe:
     from megatron_hcp.launch.facts.known_models import fields_of
 
-    model, _, keys, given = table.rows[int(number)].split("|")
-    settings = [_setting(table.settings[place]) for place in _settings_of_row(table, int(number))]
+    at = int(number)
+    model, keys, given = table.models[at], table.keys[at], table.given[at]
+    settings = [_setting(table.settings[place]) for place in _settings_of_row(table, at)]
     model = "" if model == "-" else model
     reason = f"recipe {name} sets it in a way that its source doesn't show"
     of_model = Elsewhere(f"the config.json of {model} sets it: give it with --model")
@@ -166,8 +180,8 @@ def _recipe(table: _Table, name: str, number: str, release: str) -> Recipe:
         elif key != "-":
             unknown[key] = of_model if model and key.startswith("model.") else reason
     parameters = []
-    for at in given.split():
-        parameter, sets, changes = table.parameters[int(at)].split("|")
+    for place in _numbers_in(given):
+        parameter, sets, changes = table.parameters[place].split("|")
         parameters.append(RecipeParameter(parameter, tuple(sets.split()), tuple(changes.split())))
     return Recipe(name, f"recipe {name} ({release})", tuple(settings), unknown, tuple(parameters), model)
 

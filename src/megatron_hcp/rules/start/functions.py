@@ -136,6 +136,8 @@ _BY_HELPER = {
     "megatron/core/distributed/distributed_data_parallel_config.py": "START007",
     "megatron/training/training.py": "START007",
     FSDP_ADAPTER.path: "START007",
+    "megatron/core/optimizer_param_scheduler.py": "START008",
+    "megatron/core/optimizer/fully_sharded_optimizer.py": "START008",
     EXTENSION_TE.path: "START034",
     CORE_DOT_PRODUCT_ATTENTION.path: "START034",
     **dict.fromkeys(("hybrid_builders.py", "mamba_builders.py"), "START034"),

@@ -10,7 +10,7 @@ from megatron_hcp.validators.evaluate import Evaluation
 from megatron_hcp.validators.given.settings import STATED
 from megatron_hcp.validators.values import ABSENT, NotKnown, Symbol, Thing, same
 
-_CLASSES = {
+CLASSES = {
     "train": "TrainingConfig", "optimizer": "OptimizerConfig_", "scheduler": "SchedulerConfig",
     "logger": "LoggerConfig", "tokenizer": "TokenizerConfig", "checkpoint": "CheckpointConfig",
     "ddp": "DistributedDataParallelConfig_", "dist": "DistributedInitConfig", "rng": "RNGConfig",
@@ -42,10 +42,13 @@ def container_of(launch: Launch, run: Evaluation) -> Thing:
     """
     reading = launch.reading
     known = reading.complete and reading.recipe is None and reading.unseen is None
+    varies: frozenset[str] | None = frozenset() if known else None
+    if reading.recipe is not None and reading.unseen is None:
+        varies = reading.recipe.varies
     tree = _tree(launch)
     sections = {**run.defaults_of("ConfigContainer"), **dict.fromkeys(tree, None)}
     sections.pop("env_vars", None)
-    make = _Sections(run, known, launch.facts["vision"].value is False if "vision" in launch.facts else False)
+    make = _Sections(run, varies, launch.facts["vision"].value is False if "vision" in launch.facts else False)
     fields = {name: make.section(name, tree.get(name, ABSENT)) for name in sections if not name.startswith("_")}
     return Thing(fields, "ConfigContainer", key="")
 
@@ -56,7 +59,7 @@ def _tree(launch: Launch) -> Tree:
     for setting in launch.reading.settings:
         _put(tree, setting.key, setting.value)
     for key in launch.reading.unknown:
-        if "." in key or key in _CLASSES or key in ("model", "dataset"):
+        if "." in key or key in CLASSES or key in ("model", "dataset"):
             _put(tree, key, NotKnown((key,)))
     for name, fact in launch.facts.items():
         if fact.origin not in STATED and fact.origin != "recipe" and name in FACTS:
@@ -79,10 +82,14 @@ def _put(tree: Tree, key: str, value: Any) -> None:
 
 
 class _Sections:
-    """Makes the sections' objects. `known`: what the launch leaves out has upstream's default."""
+    """Makes the sections' objects. What the launch leaves out has upstream's default if it is not among the keys that
+    vary; None: nothing has."""
 
-    def __init__(self, run: Evaluation, known: bool, is_text: bool) -> None:
-        self._run, self._known, self._is_text = run, known, is_text
+    def __init__(self, run: Evaluation, varies: frozenset[str] | None, is_text: bool) -> None:
+        self._run, self._varies, self._is_text = run, varies, is_text
+
+    def _is_known(self, key: str) -> bool:
+        return self._varies is not None and key not in self._varies
 
     def section(self, name: str, written: Any) -> Any:
         if isinstance(written, dict) and isinstance(written.get(""), str) and not written.keys() - _PRECISION - {""}:
@@ -90,9 +97,9 @@ class _Sections:
         if written is None or isinstance(written, (NotKnown, str)):
             return written
         if written is ABSENT:
-            if self._known:
+            if self._is_known(name):
                 return self._run.defaults_of("ConfigContainer").get(name)
-            if name not in _CLASSES and name not in ("model", "dataset"):
+            if name not in CLASSES and name not in ("model", "dataset"):
                 return NotKnown((name,))
             default = self._run.defaults_of("ConfigContainer").get(name, ABSENT)
             if name not in _ALWAYS and not isinstance(default, (Thing, NotKnown)):
@@ -109,28 +116,30 @@ class _Sections:
 
     def _kind(self, name: str, fields: Tree) -> str:
         target = str(fields.get("_target_", "")).rpartition(".")[2]
-        if self._run.kinds_of(target) is not None and name not in _CLASSES:
+        if self._run.kinds_of(target) is not None and name not in CLASSES:
             return target
         if name == "model":
-            if any(fields.get(pattern) for pattern in _PATTERNS):
-                return "HybridModelProvider" if self._run.has_unit("HybridModelProvider") else "MambaModelProvider"
-            return "MLAModelProvider" if fields.get("multi_latent_attention") is True else "GPTModelProvider"
-        return _CLASSES.get(name, "")
+            return kind_of_model(self._run, fields)
+        return CLASSES.get(name, "")
 
     def _object(self, path: str, kind: str, written: Tree, *, closed: bool) -> Thing:
         """An object of a class, with the fields that are written; the others are unknown, or have their defaults."""
         defaults = self._run.defaults_of(kind)
-        fields = dict(defaults) if self._known else {name: NotKnown((f"{path}.{name}",)) for name in defaults}
+        fields = {
+            name: value if self._is_known(f"{path}.{name}") else NotKnown((f"{path}.{name}",))
+            for name, value in defaults.items()
+        }
         for name, value in written.items():
             if name not in ("_target_", ""):
                 fields[name] = self._value(f"{path}.{name}", value, defaults.get(name))
         if path == _LENGTH_SECTION:
             length = next((written[name] for name in _SAME_LENGTH if written.get(name) is not None), ABSENT)
-            length = length if length is not ABSENT or self._known else NotKnown((f"{path}.seq_length",))
+            if length is ABSENT and not self._is_known(f"{path}.seq_length"):
+                length = NotKnown((f"{path}.seq_length",))
             if length is not ABSENT:
                 fields |= dict.fromkeys(_SAME_LENGTH, length)
         made = Thing(fields, kind, closed and bool(kind), key=path)
-        if self._known:
+        if self._varies == frozenset():
             made.changed = self._changed(kind, fields)
         return made
 
@@ -154,6 +163,13 @@ class _Sections:
         return {
             name for name, value in fields.items() if not all(same(value, known.get(name, value)) for known in defaults)
         }
+
+
+def kind_of_model(run: Evaluation, fields: Tree) -> str:
+    """The class of Bridge's that a model's fields are of."""
+    if any(fields.get(pattern) for pattern in _PATTERNS):
+        return "HybridModelProvider" if run.has_unit("HybridModelProvider") else "MambaModelProvider"
+    return "MLAModelProvider" if fields.get("multi_latent_attention") is True else "GPTModelProvider"
 
 
 def _sync(fields: dict[str, Any]) -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any
 
 from megatron_hcp.core.releases import at_least
+from megatron_hcp.ground.below import file_below
+from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.ground.files import read_text
 from megatron_hcp.ground.record import NamedTuple
 from megatron_hcp.launch.dialects.table import FACTS, index_of, keys_of
 from megatron_hcp.launch.fact import Dialect, Fact, Launch
@@ -18,6 +22,7 @@ STATED = frozenset(("launch", "default", "derived", "presumed"))
 """Origins of facts that the settings themselves have, or that upstream's code computes anew."""
 
 _OF_MODEL = frozenset(("model", "model-name", "assumed"))
+_WANTED = "a YAML file of settings"
 _SHELL = str.maketrans("", "", "\\\"'")
 
 
@@ -134,6 +139,8 @@ def outside_of(launch: Launch) -> Any:
         if name == "script":
             script = facts.get("script")
             return "" if script is None else str(script.value).rpartition("/")[2]
+        if name == "yaml_file":
+            return _yaml_file(launch, given[0])
         if name == "installed":
             return NotKnown((f"package.{given[0]}",))
         if name in ("at_least", "version"):
@@ -146,6 +153,27 @@ def outside_of(launch: Launch) -> Any:
         return _release(given[0]) if name == "release" and isinstance(given[0], str) else NOT_READ
 
     return answer
+
+
+def _yaml_file(launch: Launch, path: Any) -> Any:
+    """What a YAML file holds that the launch names, if it lies beside the launch's own."""
+    from megatron_hcp.launch.forms.yaml.settings import load_plain
+
+    own = next((one.location.file for one in launch.reading.settings if one.location is not None), "")
+    try:
+        place = file_below(os.path.dirname(own) or ".", str(path), _WANTED) if os.path.isfile(own) else None
+        if place is not None:
+            return things_of(load_plain(read_text(place, _WANTED), place, _WANTED, may_be_empty=True))
+    except HcpError:
+        pass
+    return path if isinstance(path, NotKnown) else NOT_READ
+
+
+def things_of(value: Any) -> Any:
+    """Plain data with its mappings as objects."""
+    if isinstance(value, dict):
+        return Thing({name: things_of(inner) for name, inner in value.items()})
+    return [things_of(item) for item in value] if isinstance(value, list) else value
 
 
 def _states_steps(launch: Launch) -> bool:

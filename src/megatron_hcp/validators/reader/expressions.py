@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection
 from megatron_hcp.validators.builtin import BUILTIN
 from megatron_hcp.validators.reader.left_out import NOT_FOLLOWED
 from megatron_hcp.validators.reader.sources import Defined, Imports, Sources, is_enum, member_of
-from megatron_hcp.validators.reader.syntax import alternatives, methods_of
+from megatron_hcp.validators.reader.syntax import alternatives, is_unread, methods_of, unread
 
 Register = Callable[[str, Defined, ast.FunctionDef | ast.ClassDef], str]
 """Names the unit of a function or class: (wanted name, where it is, its definition)."""
@@ -46,15 +46,6 @@ _NEGATED = re.compile(r"\b(and|or) \(not ([\w.]+)\)(?= and | or |\)|$)")
 """Brackets that `ast.unparse` writes and a person would not."""
 
 
-def unread() -> ast.expr:
-    """What stands for an expression that cannot be read."""
-    return ast.Constant(...)
-
-
-def is_unread(tree: ast.expr) -> bool:
-    return isinstance(tree, ast.Constant) and tree.value is ...
-
-
 class Scope:
     """Where an expression stands: its file, the names that are local, what imports of the function bind, its class."""
 
@@ -64,6 +55,8 @@ class Scope:
         """The global names that a function changes."""
         self.inner: dict[str, tuple[ast.expr, list[ast.expr]]] = {}
         """What is called for each function that is defined in this one, and which names of this one it is given."""
+        self.opened: dict[str, ast.expr] = {}
+        """The paths of files that a `with` opens, by the names that it gives them."""
 
     def is_state(self, test: ast.expr) -> bool:
         """Whether an assert is about what upstream itself did before: that a group is not there yet."""
@@ -164,6 +157,8 @@ class Translator(ast.NodeTransformer):
             if method is not None and any(ast.unparse(one) == "property" for one in method[1].decorator_list):
                 return ast.Call(ast.Name(self._unit_of_method(method)), [node.value], [])
         node.value = self.visit(node.value)
+        if node.attr == "value" and isinstance(node.value, ast.Constant):  # an enum's member is its value already
+            return node.value
         return unread() if is_unread(node.value) else node
 
     def _constant(self, owner: Defined, name: str) -> ast.expr:
@@ -231,6 +226,8 @@ class Translator(ast.NodeTransformer):
             return ast.Call(ast.Name("capability"), [], [])
         if last == "get_device_arch_version":
             return ast.Subscript(ast.Call(ast.Name("capability"), [], []), ast.Constant(0), ast.Load())
+        if name == "yaml.safe_load" and (path := self.scope.opened.get(ast.unparse(node.args[0]))) is not None:
+            return ast.Call(ast.Name("yaml_file"), [self.visit(path)], [])
         if last == "cast":
             return self.visit(node.args[-1])  # type: ignore[no-any-return]
         if (text := ast.unparse(node)) in _ANSWERED:
@@ -238,7 +235,10 @@ class Translator(ast.NodeTransformer):
         if name == "isinstance" and len(node.args) == 2:
             node.args[1] = alternatives(node.args[1])
         if name in ("os.path.exists", "os.path.isfile", "os.path.isdir"):
-            return ast.Call(ast.Name("exists"), [self.visit(one) for one in node.args], [])
+            paths = [self.visit(one) for one in node.args]  # whatever is there, it isn't read
+            return ast.Call(
+                ast.Name("exists"), [one if "..." not in words_of(one) else ast.Constant("") for one in paths], []
+            )
         if name in ("np.prod", "math.prod") and len(node.args) == 1:
             return ast.Call(ast.Name("prod"), [self.visit(node.args[0])], [])
         if name == "re.sub" and len(node.args) == 3:

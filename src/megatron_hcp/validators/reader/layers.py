@@ -5,11 +5,11 @@ from __future__ import annotations
 from megatron_hcp.validators.program import Unit
 
 _TE, _MOE = "megatron/core/extensions/transformer_engine.py", "megatron/core/transformer/moe"
-_FSDP = "megatron/core/distributed/fsdp/mcore_fsdp_adapter.py"
+FSDP = "megatron/core/distributed/fsdp/mcore_fsdp_adapter.py"
 CONSTRUCTORS = (
     ("megatron/core/distributed/distributed_data_parallel.py", "DistributedDataParallel"),
-    (_FSDP, "FullyShardedDataParallel"),
-    (_FSDP, "FullyShardedDataParallelV1"),
+    (FSDP, "FullyShardedDataParallel"),
+    (FSDP, "FullyShardedDataParallelV1"),
     (_TE, "TEDotProductAttention"),
     (_TE, "TELinear"),
     (_TE, "TELayerNormColumnParallelLinear"),
@@ -78,6 +78,9 @@ TE_RECIPE = Unit(
     ),
 )
 """What Transformer Engine's recipes of FP8 and FP4 ask of their environment: transformer_engine/common/recipe."""
+SCHEDULER = "megatron/core/optimizer_param_scheduler.py"
+FIRST_STEP = Unit("OptimizerParamScheduler.step", "def", ("self", "increment"), SCHEDULER, ())
+"""The scheduler's constructor takes a step of size 0, which sets the learning rate."""
 NO_OTHER_LAYERS = (
     "args.spec is None and getattr(args, 'custom_model_provider_path', None) is None "
     "and getattr(args, 'megatron_to_hf_mode', 'raw') != 'bridge'"

@@ -23,6 +23,7 @@ NOT_FOLLOWED = frozenset((
     "VllmRemoteSparseWeightSynchronizer", "get_ray_cluster_topology", "check_vocab_equality", "SetupTimingMetrics",
     "_install_missing_route_fallback_patch", "_patch_hf_config_double_instantiation", "_parallelize_model",
     "_create_nixl_agent", "load_checkpoint", "apply_torch_aten_alias_tensor_patch", "get_cpu_state_dict",
-    "_maybe_set_force_hf", "_disable_automodel_checkpoint_dtype_restore",
+    "_maybe_set_force_hf", "_disable_automodel_checkpoint_dtype_restore", "MoELayer", "_resolve_iter_dir_from_root",
+    "get_distillation_loss_settings",
 ))  # fmt: skip
 """What of upstream's works with devices, files or modules: what it checks is not about settings."""

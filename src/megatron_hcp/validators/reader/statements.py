@@ -17,16 +17,22 @@ from megatron_hcp.validators.reader.lines import (
     variable_in,
     variable_of_call,
 )
-from megatron_hcp.validators.reader.sources import Defined, Imports, Sources, default_of, fields_in
+from megatron_hcp.validators.reader.sources import Defined, Sources, default_of, fields_in
 from megatron_hcp.validators.reader.syntax import (
+    chosen,
     copied_fields,
+    imports_in,
     inner_functions,
     lambda_of,
     local_names,
     missing_in,
     negated,
     nodes_in,
+    opened_files,
+    packages_in,
+    parameters_of,
     targets,
+    with_arguments,
     with_free_names,
     without_fields,
 )
@@ -68,9 +74,8 @@ class Reader:
             inner = [one for one in node.body if isinstance(one, ast.FunctionDef) and one.name == method]
             if not inner:
                 return False
-            self.register(name, found, inner[0])
-        else:
-            self.register(name, found, node)
+            node = inner[0]
+        self.register(name, found, node)
         self.finish()
         return True
 
@@ -90,26 +95,20 @@ class Reader:
     def _unit(self, name: str, found: Defined, node: ast.FunctionDef | ast.ClassDef) -> Unit:
         if isinstance(node, ast.ClassDef):
             return self._class(name, found, node)
-        node = with_free_names(node)
+        node = with_arguments(with_free_names(node))
         translator = self.translator_of(found, node)
         body = Body(translator)
         lines = (*self._globals(found.path, node), *body.block(with_unbound_checks(node), 0))
         self.methods |= translator.methods
         outside = Translator(self.sources, self.register, Scope(found.path, (), {}))
-        given = [*node.args.posonlyargs, *node.args.args]
-        defaults: list[ast.expr | None] = [None] * (len(given) - len(node.args.defaults)) + list(node.args.defaults)
-        pairs = [*zip(given, defaults), *zip(node.args.kwonlyargs, node.args.kw_defaults)]
-        head = tuple(one.arg if default is None else f"{one.arg}={outside.text(default)}" for one, default in pairs)
+        given = parameters_of(node)
+        head = tuple(name if default is None else f"{name}={outside.text(default)}" for name, default in given)
         return Unit(name, "def", head, found.path, lines)
 
     def translator_of(self, found: Defined, node: ast.FunctionDef | ast.ClassDef) -> Translator:
         """What reads the expressions of a function."""
         owner = found if isinstance(found.node, ast.ClassDef) else None
-        imports: Imports = {}
-        for line in nodes_in(node):
-            if isinstance(line, (ast.Import, ast.ImportFrom)):
-                imports |= {alias.asname or alias.name.partition(".")[0]: line for alias in line.names}
-        scope = Scope(found.path, local_names(node), imports, owner)
+        scope = Scope(found.path, local_names(node), imports_in(node), owner)
         scope.state = {name for line in nodes_in(node) if isinstance(line, ast.Global) for name in line.names}
         for inner, names in inner_functions(node):
             place = found if "self" in names else found._replace(node=None)
@@ -161,10 +160,8 @@ class Body:
             if self._translator.scope.is_state(line.test):
                 return
             condition = self._condition(line.test)
-            if condition.text in ("False", "0"):
-                yield self._stop(pad, line.msg)
-            else:
-                yield f"{pad}check {condition.line(line.msg)}"
+            is_raise = condition.text in ("False", "0")
+            yield self._stop(pad, line.msg) if is_raise else f"{pad}check {condition.line(line.msg)}"
         elif isinstance(line, ast.Raise):
             yield self._stop(pad, line.exc)
         elif isinstance(line, ast.If):
@@ -175,9 +172,12 @@ class Body:
                 line.orelse,
                 depth,
             )
+        elif isinstance(line, ast.Match):
+            yield from self.block(chosen(line), depth)
         elif isinstance(line, ast.Try):
             yield from self._try(line, depth)
         elif isinstance(line, ast.With):
+            self._translator.scope.opened |= opened_files(line)
             yield from self.block(line.body, depth)
         elif isinstance(line, ast.For) and (copied := copied_fields(line)):
             yield f"{pad}do {self._text(copied)}"
@@ -284,8 +284,7 @@ class Body:
             yield from other
 
     def _try(self, line: ast.Try, depth: int) -> Iterator[str]:
-        packages = [alias.name for one in line.body if isinstance(one, ast.Import) for alias in one.names]
-        packages += [one.module or "" for one in line.body if isinstance(one, ast.ImportFrom)]
+        packages = packages_in(line.body)
         handlers = [part for handler in line.handlers for part in handler.body]
         body = [*line.body, *line.orelse]
         if packages and len(packages) == len(line.body):

@@ -195,3 +195,75 @@ def guards_in(body: list[ast.stmt]) -> list[ast.stmt]:
         elif any(isinstance(one, (ast.Assert, ast.Raise)) for one in nodes_in(line)):
             found.append(line)
     return found
+
+
+def opened_files(line: ast.With) -> dict[str, ast.expr]:
+    """By its name, the path of each file that a `with` opens to be read."""
+    return {
+        ast.unparse(item.optional_vars): item.context_expr.args[0]
+        for item in line.items
+        if item.optional_vars is not None
+        and isinstance(item.context_expr, ast.Call)
+        and ast.unparse(item.context_expr.func) == "open"
+        and len(item.context_expr.args) == 1
+    }
+
+
+def with_arguments(node: ast.FunctionDef) -> ast.FunctionDef:
+    """A function that takes Megatron-LM's arguments from the global place as one that is given them, last."""
+    taken = next((line for line in node.body if ast.unparse(line) == "args = get_args()"), None)
+    if taken is None:
+        return node
+    made = copy(node)
+    made.body = [line for line in node.body if line is not taken]
+    made.args = copy(node.args)
+    made.args.kwonlyargs = [*node.args.kwonlyargs, ast.arg("args")]
+    made.args.kw_defaults = [*node.args.kw_defaults, None]
+    return made
+
+
+def chosen(line: ast.Match) -> list[ast.stmt]:
+    """A `match` of plain values as conditions; one with other patterns in it forgets what its cases assign."""
+    rest: list[ast.stmt] = []
+    for case in reversed(line.cases):
+        pattern = case.pattern
+        if isinstance(pattern, ast.MatchValue) and case.guard is None:
+            rest = [ast.If(ast.Compare(line.subject, [ast.Eq()], [pattern.value]), case.body, rest)]
+        elif isinstance(pattern, ast.MatchAs) and pattern.pattern is None and pattern.name is None:
+            rest = case.body
+        else:
+            rest = [ast.If(ast.Constant(...), case.body, rest)]
+    return rest
+
+
+def parameters_of(node: ast.FunctionDef) -> list[tuple[str, ast.expr | None]]:
+    """A function's parameters with their defaults; None for one that must be given."""
+    given = [*node.args.posonlyargs, *node.args.args]
+    defaults: list[ast.expr | None] = [None] * (len(given) - len(node.args.defaults)) + list(node.args.defaults)
+    pairs = [*zip(given, defaults), *zip(node.args.kwonlyargs, node.args.kw_defaults)]
+    return [(one.arg, default) for one, default in pairs]
+
+
+def imports_in(node: ast.AST) -> dict[str, ast.Import | ast.ImportFrom]:
+    """The imports in a function, by the names that they bind."""
+    return {
+        alias.asname or alias.name.partition(".")[0]: line
+        for line in nodes_in(node)
+        if isinstance(line, (ast.Import, ast.ImportFrom))
+        for alias in line.names
+    }
+
+
+def packages_in(lines: list[ast.stmt]) -> list[str]:
+    """What the imports among statements take names from."""
+    found = [alias.name for one in lines if isinstance(one, ast.Import) for alias in one.names]
+    return found + [one.module or "" for one in lines if isinstance(one, ast.ImportFrom)]
+
+
+def unread() -> ast.expr:
+    """What stands for an expression that cannot be read."""
+    return ast.Constant(...)
+
+
+def is_unread(tree: ast.expr) -> bool:
+    return isinstance(tree, ast.Constant) and tree.value is ...
