@@ -39,7 +39,7 @@ _AT_RUN_TIME_NAMES = (
 _AT_RUN_TIME = frozenset(_AT_RUN_TIME_NAMES.split())
 _OF_THE_USER = ("HOME", "USER")
 """Those of them that a job has like the shell that submits it: a rendered script can write them down."""
-_OWN_DEFAULT = re.compile(rb"(\w+)\+?=[\"']?\$\{?\1\b")
+_OWN_DEFAULT = re.compile(rb"\b(\w+)\+?=[\"']?\$\{?\1\b")
 
 
 def _size_of(value: Iterable[Part]) -> int:

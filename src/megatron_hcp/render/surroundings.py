@@ -25,7 +25,7 @@ _ALONE = "the job runs no command but the training"
 _BETWEEN = "the job starts the training itself, without what a script in between sets or does"
 _NOT_PLAIN = f"{_ALONE}, and what surely sets up its software alone; {_PATH}"
 LOGIN = "#!/bin/bash -l"
-_IS_LOGIN = re.compile(r"#!\s*/\S*\bbash\s+(?:-\w*l|--login\b)").match
+_IS_LOGIN = re.compile(r"#!\s*/\S*\bbash\s+(?:-\w*l|--login\b)")
 _UV = "state its environment with --venv"
 _OF_THE_JOB = ("SLURM_EXPORT_ENV", "SRUN_CPUS_PER_TASK", "LD_PRELOAD")
 _OF_THE_OPERATOR = ("RANK", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE")
@@ -133,7 +133,7 @@ def _take_setup(launch: Launch, taken: Taken, left: Container[tuple[int, str]], 
 
     Returns (line, command) of each, with 0 for the line in another file.
     """
-    if _IS_LOGIN(launch.reading.text or "") and not in_pods:
+    if _IS_LOGIN.match(launch.reading.text or "") and not in_pods:
         taken.setup.append((LOGIN, taken.where(None, 1)))
         taken.words.append(TakenWord(LOGIN, taken.where(None, 1), "carried", "the job's first line"))
     found = {}
