@@ -118,7 +118,7 @@ class Followed:
         context = self.context.with_environment(prefix) if prefix else self.context
         found = take_apart(items, context, span)
         if isinstance(found, Handed):
-            found = found._replace(is_here=is_here(items, found.context))
+            found = found._replace(is_here=is_here(items, found))
             found = self._known_launcher(walker, found, span) or found
         before, count = self._before, len(self.launches)
         self._before = None
