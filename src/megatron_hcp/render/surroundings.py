@@ -140,10 +140,10 @@ def _take_setup(launch: Launch, taken: Taken, left: Container[tuple[int, str]], 
     for line in launch.reading.setup:
         place = line.span[0].location(*line.span[1:])
         own = place.line if place.file == launch.reading.target else 0
-        found[own, line.written] = line, taken.where(Fact(None, "launch", place))
-    if all(number and (number, written) not in left for number, written in found):
+        found[own, line.written, line.text] = line, taken.where(Fact(None, "launch", place))
+    if all(number and (number, written) not in left for number, written, _ in found):
         return set()
-    for (number, written), (line, where) in found.items():
+    for (number, written, _), (line, where) in found.items():  # a loop has several of one line
         if in_pods:
             if not number or (number, written) in left:
                 taken.leave(shortened(written), where, "the software is that of the image")
@@ -152,7 +152,7 @@ def _take_setup(launch: Launch, taken: Taken, left: Container[tuple[int, str]], 
             taken.words.append(TakenWord(shortened(written), where, "carried", "before the job's own lines"))
         else:
             taken.leave(shortened(written), where, _NOT_PLAIN)
-    return {*found}
+    return {key[:2] for key in found}
 
 
 def _take_folder(launch: Launch, taken: Taken) -> None:
