@@ -166,7 +166,8 @@ def _source(folder: Path, stamp: int) -> Path:
     folder.mkdir()
     for name in ("src", "skills", "checks", "templates", "schemas"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "README.md", "LICENSE", ".gitignore"):
+    (folder / ".ci").mkdir()
+    for name in ("pyproject.toml", "README.md", "LICENSE", ".gitignore", ".ci/deflated_wheel.py"):
         shutil.copyfile(ROOT / name, folder / name)
     for path in (path for path in folder.rglob("*") if path.is_file()):
         path.chmod(0o600 if stamp % 2 else 0o644)
