@@ -48,8 +48,6 @@ _PROGRAMS = frozenset(
 _OF_A_NODE = frozenset("hostname nvidia-smi ps mktemp nproc uname python python3 shuf".split())
 _NODES_OWN = re.compile(r"(?<![\w.$}~-])/(?:tmp|dev(?!/null\b)|proc|sys|run|var|etc|local\w*)\b")
 """Folders that each node has of its own (those that FHS 3.0 calls unshareable, and local disks)."""
-_STEPS_OWN = re.compile(r"SLURM_(?!JOB_|ARRAY_|SUBMIT_)|\w*(?:TMP|LOCAL)")
-"""Variables that Slurm sets anew for a step, and those of local disks and ranks."""
 _OF_FILES = frozenset("-b -c -d -e -f -g -h -k -p -r -s -t -u -w -x -G -L -N -O -S -ef -nt -ot -v -R".split())
 """Operators of conditions whose answer hangs on where they are asked."""
 
@@ -90,7 +88,7 @@ def run_time(w: Walker, nodes: Sequence[SyntaxNode], start: int, end: int, is_an
     if _with_credentials(w, variables) or any(_may_be_set(w, name) for name in names - variables.keys()):
         return None
     texts = "\n".join((text, *(one for var in (Var(place), *variables.values()) for one in _texts(var))))
-    if _is_of_written(w, texts) or (w.steps_around and not is_anywhere and not _is_same_on_all(nodes, names, texts)):
+    if _is_of_written(w, texts) or (w.steps_around and not is_anywhere and not _is_same_on_all(w, nodes, names, texts)):
         return None
     return RunTime(text, variables, None if stays or is_elsewhere else place, frozenset(names))
 
@@ -194,13 +192,13 @@ def _is_of_written(w: Walker, text: str) -> bool:
     return bool(names) and re.search(rf"(?<![\w.-])(?:{names})(?![\w-])", text) is not None
 
 
-def _is_same_on_all(nodes: Sequence[SyntaxNode], names: set[str], texts: str) -> bool:
+def _is_same_on_all(w: Walker, nodes: Sequence[SyntaxNode], names: set[str], texts: str) -> bool:
     """Whether commands and conditions say the same in every task of a step, as in the job's script.
 
     Folders are taken to be shared, but for those that are a node's own by their names.
     """
     commands = {one.name for one in _below(nodes) if isinstance(one, Command)}
-    is_own = _NODES_OWN.search(texts) or any(_STEPS_OWN.match(name) for name in names)
+    is_own = _NODES_OWN.search(texts) or any(w.differs_by_task(name) for name in names)
     return commands <= _PROGRAMS - _OF_A_NODE and not is_own
 
 
