@@ -102,7 +102,7 @@ class FromRecipe(NamedTuple):
     by_key: Mapping[str, Setting]
     stated: str | None = None
     varies: frozenset[str] | None = None
-    """The keys that are unknown where `by_key` lacks them; any other has its class's default. None: not known."""
+    """The keys that recipes decide, unknown where `by_key` lacks them: any other has its class's default."""
 
 
 class Beside(NamedTuple):

@@ -86,8 +86,8 @@ def _explain(answer: _Answer) -> Iterator[str]:
 
 def _dcp(answer: _Answer) -> Iterator[str]:
     metrics = answer["metrics"]
-    count = metrics["num_micro_batches"]
-    yield f"{count:,} micro-batch{'es' if count != 1 else ''}, {metrics['estimated_s']:.3f} s by the model's estimate"
+    many = metrics["num_micro_batches"]
+    yield f"{many} micro-batch{'' if many == 1 else 'es'}, {metrics['estimated_s']:.3f} s by the model's estimate"
     yield f"slowest over mean {metrics['imbalance']:.3f}"
 
 
