@@ -53,7 +53,7 @@ _HOOK = (
     r"\$\([\w./~${}-]*(?:conda|mamba|micromamba) (?:info --base|shell\.(?:bash|posix) hook|"
     r"shell hook (?:-s|--shell)[ =](?:bash|posix))(?: 2> ?/dev/null)?\)"
 )
-_HELD = rf'(?:[\w./+=:@%~-]|\$\w+|\$\{{\w+\}}|"|{_HOOK})+'
+_HELD = rf'(?:[\w./+=:@%~"-]|\$\w|\$\{{\w+\}}|{_HOOK})+'
 _SETUP = re.compile(
     rf"(?:(?:module|ml|source|\.) {_HELD}(?: {_HELD})*|(?:conda|mamba|micromamba) (?:de)?activate(?: {_HELD})*|"
     rf'ulimit(?: [\w-]+)+|eval "?{_HOOK}"?)'
