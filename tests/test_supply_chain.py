@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import json
 import os
@@ -166,7 +167,8 @@ def _source(folder: Path, stamp: int) -> Path:
     folder.mkdir()
     for name in ("src", "skills", "checks", "templates", "schemas"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "README.md", "LICENSE", ".gitignore"):
+    (folder / ".ci").mkdir()
+    for name in ("pyproject.toml", "README.md", "LICENSE", ".gitignore", ".ci/deflated_wheel.py"):
         shutil.copyfile(ROOT / name, folder / name)
     for path in (path for path in folder.rglob("*") if path.is_file()):
         path.chmod(0o600 if stamp % 2 else 0o644)
@@ -294,3 +296,16 @@ def test_an_agent_finds_the_tools_of_the_pack_as_pip_installs_it(installed: Path
     (tools,) = [answer["result"]["tools"] for answer in answers if answer["id"] == 2]
     assert {tool["name"] for tool in tools} == {"check", "triage", "explain", "support", "plan", "render", "dcp_plan"}
     assert all(tool["outputSchema"] for tool in tools)
+
+
+@pytest.mark.slow
+def test_what_the_wheel_leaves_out_of_the_package_says_only_what_a_folder_is_for(tmp_path: Path) -> None:
+    wheel = _wheel(tmp_path, 1_000_000_000)
+    with zipfile.ZipFile(wheel) as archive:
+        there = set(archive.namelist())
+    source = ROOT / "src"
+    missing = [path for path in source.rglob("*.py") if path.relative_to(source).as_posix() not in there]
+    assert missing and all(path.name == "__init__.py" for path in missing)
+    for path in missing:
+        (only,) = ast.parse(path.read_text(encoding="utf-8")).body
+        assert isinstance(only, ast.Expr) and isinstance(only.value, ast.Constant), path

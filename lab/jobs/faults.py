@@ -26,7 +26,7 @@ from megatron_hcp.ground.json_layout import ROW_WIDTH, laid_out
 from support.slurm import Cluster
 
 RESULTS = ROOT / "lab" / "results" / "faults.json"
-TABLE = ROOT / "skills" / "slurm-multi-node-launch" / "references" / "faults.md"
+TABLE = ROOT / "docs" / "job_faults.md"
 
 
 def _table(rows: list[dict[str, Any]]) -> str:

@@ -9,6 +9,7 @@ import pytest
 
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.launch.dialects.table import FACTS
+from megatron_hcp.launch.facts.last_read import of_package
 from megatron_hcp.launch.options import parse_assumptions, read_facts_file
 from megatron_hcp.launch.this_machine import machine_facts
 
@@ -27,9 +28,18 @@ def test_assumptions_have_the_types_of_their_facts() -> None:
     assert {fact.origin for fact in read.values()} == {"assumed"}
 
 
+def test_a_branch_is_stated_as_a_version_is() -> None:
+    read = {name: fact.value for name, fact in parse_assumptions(["mcore=dev", "bridge=main"]).items()}
+    dev, main = of_package("mcore", "dev"), of_package("bridge", "main")
+    assert dev is not None and main is not None
+    assert read == {"mcore": dev.version, "mcore_branch": "dev", "bridge": main.version}
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
+        ("slime=main", "wanted a version such as 2.14"),  # main's version is that of the last release
+        ("mcore=trunk", "wanted a version such as 2.14"),
         ("nodez=2", "did you mean nodes?"),
         ("xyzzy=2", "there is no fact 'xyzzy'"),
         ("nodes", "wanted NAME=VALUE"),

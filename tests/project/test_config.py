@@ -38,6 +38,13 @@ def test_a_version_is_taken_as_it_is_written(repo: Path) -> None:
     assert fact.location is not None and (Path(fact.location.file).name, fact.location.line) == (".hcp.yaml", 3)
 
 
+def test_a_branch_is_stated_as_a_version_is(repo: Path) -> None:
+    facts = stated(repo, "facts: {mcore: dev}\n").facts
+    assumed = stated(repo, "facts: {}\n", assumes=("mcore=dev",)).facts
+    assert facts["mcore_branch"].value == "dev"
+    assert facts["mcore"].value == assumed["mcore"].value
+
+
 def test_the_launch_wins_over_the_file_and_options_win_over_both(repo: Path) -> None:
     launch = stated(repo, "facts: {env.NCCL_ALGO: Tree, te: 2.14, mcore: 0.16.1}\n", assumes=("te=2.15",))
     values = {name: launch.facts[name].value for name in ("env.NCCL_ALGO", "te", "mcore")}

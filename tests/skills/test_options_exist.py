@@ -35,9 +35,6 @@ OTHERS = frozenset(
 )
 """Options of other programs, which nothing here reads."""
 
-WRITTEN = ("faults.md",)
-"""Pages that programs write, from runs."""
-
 
 def options_of(command: click.Command) -> Iterator[str]:
     for parameter in command.params:
@@ -58,8 +55,6 @@ def known() -> frozenset[str]:
 def test_every_option_that_a_skill_names_exists(folder: Path, known: frozenset[str]) -> None:
     megatron = all_options()
     for page in (folder / "SKILL.md", *(folder / "references").glob("*.md")):
-        if page.name in WRITTEN:
-            continue
         for option in re.findall(r"(?<![\w-])--([a-z][\w-]*\w)(?![\w-])", page.read_text(encoding="utf-8")):
             name = option.replace("-", "_")
             upstream = name in megatron or name.removeprefix("no_") in megatron

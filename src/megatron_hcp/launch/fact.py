@@ -102,8 +102,7 @@ class FromRecipe(NamedTuple):
     by_key: Mapping[str, Setting]
     stated: str | None = None
     varies: frozenset[str] | None = None
-    """The keys that recipes decide, and that are unknown where `by_key` lacks them: of any other the class's default
-    holds. None: that is not known."""
+    """The keys that recipes decide, unknown where `by_key` lacks them: any other has its class's default."""
 
 
 class Beside(NamedTuple):

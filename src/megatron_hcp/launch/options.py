@@ -11,6 +11,7 @@ from megatron_hcp.ground.secrets import is_secret_name
 from megatron_hcp.launch.coerce import coerce
 from megatron_hcp.launch.dialects.table import FACTS
 from megatron_hcp.launch.fact import Fact, Origin, Setting
+from megatron_hcp.launch.facts.last_read import BRANCHES, of_package
 
 _LONGEST = 100
 _SHAPES = {
@@ -42,8 +43,24 @@ def parse_assumptions(texts: Iterable[str]) -> dict[str, Fact]:
             name, equals, value = word.partition("=")
             if not equals or not name:
                 raise HcpError(f"found --assume {word[:60]!r}", wanted="NAME=VALUE", do="for example te=2.14")
-            facts[name] = stated_fact(name, value, "assumed", f"--assume {word[:60]}")
+            for fact, stated in of_branch(name, value).items():
+                facts[fact] = stated_fact(fact, stated, "assumed", f"--assume {word[:60]}")
     return facts
+
+
+def of_branch(name: str, value: Any) -> dict[str, Any]:
+    """The facts that a stated one stands for: `mcore=main` is the version of Megatron-LM's branch main, and the branch.
+
+    Another project's main counts where its version is newer than the last release: else the release would be judged.
+
+    >>> of_branch("mcore", "main"), of_branch("slime", "main"), of_branch("te", "2.14")
+    ({'mcore': '0.20.0', 'mcore_branch': 'main'}, {'slime': 'main'}, {'te': '2.14'})
+    """
+    branch, release = (of_package(name, value), of_package(name)) if value in BRANCHES else (None, None)
+    if branch is not None and name == "mcore":
+        return {name: branch.version, "mcore_branch": value}
+    is_newer = branch is not None and release is not None and branch.numbers > release.numbers
+    return {name: branch.version if is_newer and branch is not None else value}
 
 
 def read_facts_file(path: str) -> dict[str, Fact]:

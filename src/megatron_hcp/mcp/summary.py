@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from megatron_hcp.cli.reports.words import numbered
-
 MOST_CHARACTERS = 1_500
 _MORE = "... more in structuredContent"
 _Answer = Mapping[str, Any]
@@ -88,8 +86,8 @@ def _explain(answer: _Answer) -> Iterator[str]:
 
 def _dcp(answer: _Answer) -> Iterator[str]:
     metrics = answer["metrics"]
-    many = numbered(metrics["num_micro_batches"], "micro-batch", "micro-batches")
-    yield f"{many}, {metrics['estimated_s']:.3f} s by the model's estimate"
+    many = metrics["num_micro_batches"]
+    yield f"{many} micro-batch{'' if many == 1 else 'es'}, {metrics['estimated_s']:.3f} s by the model's estimate"
     yield f"slowest over mean {metrics['imbalance']:.3f}"
 
 

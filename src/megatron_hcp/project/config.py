@@ -20,7 +20,7 @@ from megatron_hcp.ground.schema import TEXT, TEXTS, Fields, Leaf, ListOf, MapOf,
 from megatron_hcp.ground.visible import visible
 from megatron_hcp.launch.fact import DIALECTS, Fact, ProjectSettings
 from megatron_hcp.launch.forms.yaml.settings import load_yaml, numbers_as_written
-from megatron_hcp.launch.options import stated_fact
+from megatron_hcp.launch.options import of_branch, stated_fact
 from megatron_hcp.project.paths import matches
 from megatron_hcp.project.place import PYPROJECT, config_file, folder_of, forget_places, path_in
 from megatron_hcp.rules.registry import selected
@@ -243,8 +243,9 @@ def _facts(loaded: _ConfigText, at: str, block: Mapping[str, Any]) -> Iterator[t
     for key, value in stated.items():
         name = key.removeprefix("facts.")
         place = loaded.places.get(at + key)
-        fact = stated_fact(name, loaded.written.get(at + key, value), "project", loaded.name)
-        yield name, fact._replace(location=place or Location(loaded.name, 1, 1, 1, 1))
+        for fact, word in of_branch(name, loaded.written.get(at + key, value)).items():
+            found = stated_fact(fact, word, "project", loaded.name)
+            yield fact, found._replace(location=place or Location(loaded.name, 1, 1, 1, 1))
 
 
 def _site_facts(path: str, name: str) -> dict[str, Fact]:
