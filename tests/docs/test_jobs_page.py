@@ -70,6 +70,22 @@ def test_the_table_of_words_is_one_that_is_printed(hcp, tmp_path):
     assert {" ".join(row.split()) for row in shown.splitlines()} <= rows, printed
 
 
+SETUP = PAGE[PAGE.index("| before the training |") : PAGE.index("A file that the script sources")]
+
+
+@pytest.mark.parametrize("row", re.findall(r"(?m)^\| (`.*) \|$", SETUP))
+def test_what_sets_up_the_software_is_in_the_job_as_the_page_says(row, hcp, tmp_path):
+    before, wanted = row.split(" | ")
+    (before,) = re.findall(r"`(.*?)`", before)
+    *head, start = LAUNCH.splitlines()
+    (tmp_path / "train.sbatch").write_text("\n".join((*head, before, start, "")))
+    done = hcp("render", "train.sbatch", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    found = re.findall(r"(?m)^([^#\n]*) # train\.sbatch:3$", done.stdout)
+    assert found == re.findall(r"`(.*?)`", wanted)
+    assert ("left out: " in done.stderr) == (wanted == "left out"), done.stderr
+
+
 @pytest.mark.slow
 @pytest.mark.torch
 def test_the_options_of_hcp_job_have_a_row_each_and_stand_in_an_example_that_ends(tmp_path):

@@ -45,7 +45,9 @@ _PROGRAMS = frozenset(
     "whoami xargs [ : true false cd".split()
 )
 """Commands that a file which nobody reads defines no functions of, most likely."""
-_OF_A_NODE = frozenset(("hostname", "nvidia-smi", "ps", "mktemp"))
+_OF_A_NODE = frozenset("hostname nvidia-smi ps mktemp nproc uname python python3 shuf".split())
+_NODES_OWN = re.compile(r"(?<![\w.$}~-])/(?:tmp|dev(?!/null\b)|proc|sys|run|var|etc|local\w*)\b")
+"""Folders that each node has of its own (those that FHS 3.0 calls unshareable, and local disks)."""
 _OF_FILES = frozenset("-b -c -d -e -f -g -h -k -p -r -s -t -u -w -x -G -L -N -O -S -ef -nt -ot -v -R".split())
 """Operators of conditions whose answer hangs on where they are asked."""
 
@@ -53,7 +55,7 @@ _HOOK = (
     r"\$\([\w./~${}-]*(?:conda|mamba|micromamba) (?:info --base|shell\.(?:bash|posix) hook|"
     r"shell hook (?:-s|--shell)[ =](?:bash|posix))(?: 2> ?/dev/null)?\)"
 )
-_HELD = rf'(?:[\w./+=:@%~"-]|\$\w|\$\{{\w+\}}|{_HOOK})+'
+_HELD = rf'(?:[\w./+=:@%~-]|\$(?=\w)|\$\{{\w+\}}|"|{_HOOK})+'
 _SETUP = re.compile(
     rf"(?:(?:module|ml|source|\.) {_HELD}(?: {_HELD})*|(?:conda|mamba|micromamba) (?:de)?activate(?: {_HELD})*|"
     rf'ulimit(?: [\w-]+)+|eval "?{_HOOK}"?)'
@@ -78,14 +80,15 @@ def run_time(w: Walker, nodes: Sequence[SyntaxNode], start: int, end: int, is_an
     if not is_plain or "IFS" in w.vars or w.globs_otherwise or (is_elsewhere and not _asks_for_variables(nodes)):
         return None
     names = _read(w, nodes)
-    if names is None or SOURCE in names or (w.steps_around and not is_anywhere and not _is_same_on_all(nodes)):
+    if names is None or SOURCE in names:
         return None
     place = w.vars[PWD].value or ()
     stays = len(place) == 1 and isinstance(place[0], Hole) and place[0].below == "."
     variables = {name: _told(w, name) or w.vars[name] for name in sorted(names) if name in w.vars or name in w.told}
     if _with_credentials(w, variables) or any(_may_be_set(w, name) for name in names - variables.keys()):
         return None
-    if _is_of_written(w, "\n".join((text, *(one for var in variables.values() for one in _texts(var))))):
+    texts = "\n".join((text, *(one for var in (Var(place), *variables.values()) for one in _texts(var))))
+    if _is_of_written(w, texts) or (w.steps_around and not is_anywhere and not _is_same_on_all(w, nodes, names, texts)):
         return None
     return RunTime(text, variables, None if stays or is_elsewhere else place, frozenset(names))
 
@@ -189,9 +192,14 @@ def _is_of_written(w: Walker, text: str) -> bool:
     return bool(names) and re.search(rf"(?<![\w.-])(?:{names})(?![\w-])", text) is not None
 
 
-def _is_same_on_all(nodes: Sequence[SyntaxNode]) -> bool:
-    """Whether commands print the same on every node of a job, whose folders are shared."""
-    return all(one.name in _PROGRAMS - _OF_A_NODE for one in _below(nodes) if isinstance(one, Command))
+def _is_same_on_all(w: Walker, nodes: Sequence[SyntaxNode], names: set[str], texts: str) -> bool:
+    """Whether commands and conditions say the same in every task of a step, as in the job's script.
+
+    Folders are taken to be shared, but for those that are a node's own by their names.
+    """
+    commands = {one.name for one in _below(nodes) if isinstance(one, Command)}
+    is_own = _NODES_OWN.search(texts) or any(w.differs_by_task(name) for name in names)
+    return commands <= _PROGRAMS - _OF_A_NODE and not is_own
 
 
 def _told(w: Walker, name: str) -> Var | None:

@@ -39,7 +39,7 @@ _AT_RUN_TIME_NAMES = (
 _AT_RUN_TIME = frozenset(_AT_RUN_TIME_NAMES.split())
 _OF_THE_USER = ("HOME", "USER")
 """Those of them that a job has like the shell that submits it: a rendered script can write them down."""
-_OWN_DEFAULT = re.compile(rb"(\w+)\+?=[\"']?\$\{?\1\b")
+_OWN_DEFAULT = re.compile(rb"\b(\w+)\+?=[\"']?\$\{?\1\b")
 
 
 def _size_of(value: Iterable[Part]) -> int:
@@ -87,15 +87,15 @@ class State:
         self.sourced_file = ""
         self.taking: RunTime | None = None  # the script's text that takes it in, for the job
         self.prints: Callable[[Any, Items, Mapping[str, Any]], Value | None] = lambda *_: None  # in `$(…)`
+        self.differs_by_task: Callable[[str], bool] = lambda name: False  # whether a variable does
         self.submitting: Collection[str] = ()  # commands that count although `$(…)` captures what they print
-        self.name = f"./{script.text.file.rpartition('/')[2]}"  # `$0`, as seen from the script's folder
         self.file = script.text.file
+        self.name = f"./{self.file.rpartition('/')[2]}"  # `$0`, as seen from the script's folder
         self.is_copied = False  # whether a copy of the script runs, under another name
         self._stand_in(self.name, ".")
         self.told: Mapping[str, str] = {}
         """Values that the user states for variables which the script leaves open."""
-        self.to_export: set[str] = set()
-        """Names that are exported before they are set."""
+        self.to_export: set[str] = set()  # names that are exported before they are set
         self.assigned = assigned_names(script)
         """Where the script first sets a name: above, it has the value from outside, unless a condition has read it."""
         self.used_arguments = self.is_shifted = self.globs_otherwise = self.ends_on_errors = False

@@ -9,7 +9,21 @@ from pathlib import PurePath
 from typing import NamedTuple
 
 from megatron_hcp.bash.parser.script import parse
-from megatron_hcp.bash.syntax import AndOr, Command, Redirected, Statement
+from megatron_hcp.bash.syntax import (
+    AndOr,
+    BraceGroup,
+    Case,
+    Command,
+    CountedLoop,
+    ForLoop,
+    If,
+    Negation,
+    Pipeline,
+    Redirected,
+    Statement,
+    Subshell,
+    WhileLoop,
+)
 from megatron_hcp.bash.value import ScriptText
 from megatron_hcp.ground.place import Location
 
@@ -17,7 +31,7 @@ _STARTERS = re.compile(r"(?:srun|torchrun|ft_launcher|exec|ray|python[\d.]*|bash
 _HARMLESS = frozenset(
     "echo printf set mkdir sleep date hostname scontrol squeue sinfo nvidia-smi true false exit return trap wait read "
     "shift cat env printenv pwd ls which type hash declare export unset local : [ test let tee readonly shopt "
-    "getopts mapfile readarray".split()
+    "getopts mapfile readarray break continue".split()
 )
 """Commands that have no effect that the training needs, or that the job performs itself."""
 _PYTHON = re.compile(r"(?:python[\d.]*|torchrun|ft_launcher)\Z")
@@ -46,11 +60,14 @@ class Preparation(NamedTuple):
 
 
 def preparation_in(text: str, program: str, start: Location | None = None) -> Preparation:
-    """What a script prepares outside conditions, loops, functions; `program` is what its launch starts at `start`."""
+    """What a script prepares; `program` is what its launch starts at `start`.
+
+    What may not run, or not once in the script's own shell, is left out.
+    """
     source = ScriptText(text.encode("utf-8", "replace"), "")
     found, name = Preparation(), PurePath(program).name
     started, computed = False, None
-    for command in _commands(parse(source).statements):
+    for command, is_sure in _commands(parse(source).statements):
         place = source.location(command.start, command.start)
         line, is_start = place.line, start is not None and place[1:3] == start[1:3]
         written = " ".join(source.data[command.start : command.end].decode("utf-8", "replace").split())
@@ -59,12 +76,13 @@ def preparation_in(text: str, program: str, start: Location | None = None) -> Pr
         started = started or is_start
         if _STARTERS.match(command.name) and name in written:
             started = True
-            python, prefixes = _before_the_program(written, name)
-            found = found._replace(starter_line=line, python=python, prefixes=prefixes)
+            if is_sure or is_start:
+                python, prefixes = _before_the_program(written, name)
+                found = found._replace(starter_line=line, python=python, prefixes=prefixes)
             continue
         if is_start and not HANDS_ON.match(written):  # `srun $CMD`: the program is in a variable
             continue
-        taken = _taken(found, command.name, _plain_words(written), line)
+        taken = _taken(found, command.name, _plain_words(written), line) if is_sure else None
         if taken is None:
             found = found._replace(left_out=(*found.left_out, (line, written)))
             computed = (line, written) if not command.name else computed
@@ -121,11 +139,20 @@ def _plain_words(written: str) -> list[str] | None:
     return words if all(map(_PLAIN.fullmatch, words)) and not any(word.startswith("~") for word in words) else None
 
 
-def _commands(statements: Sequence[Statement]) -> Iterator[Command]:
-    for statement in statements:
-        if isinstance(statement, Redirected) and statement.statement is not None:
-            yield from _commands([statement.statement])
-        elif isinstance(statement, AndOr):
-            yield from _commands([statement.first])
-        elif isinstance(statement, Command):
-            yield statement
+def _commands(statements: Sequence[Statement], is_sure: bool = True) -> Iterator[tuple[Command, bool]]:
+    """The commands outside functions and conditions, and whether each surely runs, once, in the script's own shell."""
+    for one in statements:
+        if isinstance(one, Command):
+            yield one, is_sure
+        elif isinstance(one, Redirected):
+            yield from _commands([one.statement] if one.statement is not None else [], is_sure)
+        elif isinstance(one, AndOr):
+            yield from _commands([one.first], is_sure)
+            yield from _commands([right for _, right in one.rest], False)
+        elif isinstance(one, If | Case):
+            for _, body in one.arms:
+                yield from _commands(body, False)
+        elif isinstance(one, ForLoop | CountedLoop | WhileLoop):
+            yield from _commands([one.body], False)
+        elif isinstance(one, BraceGroup | Subshell | Negation | Pipeline):
+            yield from _commands(one.statements, False)

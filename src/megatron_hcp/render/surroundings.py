@@ -25,7 +25,7 @@ _ALONE = "the job runs no command but the training"
 _BETWEEN = "the job starts the training itself, without what a script in between sets or does"
 _NOT_PLAIN = f"{_ALONE}, and what surely sets up its software alone; {_PATH}"
 LOGIN = "#!/bin/bash -l"
-_IS_LOGIN = re.compile(r"#!\s*/\S*\bbash\s+(?:-\w*l|--login\b)").match
+_IS_LOGIN = re.compile(r"#!\s*/\S*\bbash\s+(?:-\w*l|--login\b)")
 _UV = "state its environment with --venv"
 _OF_THE_JOB = ("SLURM_EXPORT_ENV", "SRUN_CPUS_PER_TASK", "LD_PRELOAD")
 _OF_THE_OPERATOR = ("RANK", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE")
@@ -133,17 +133,17 @@ def _take_setup(launch: Launch, taken: Taken, left: Container[tuple[int, str]], 
 
     Returns (line, command) of each, with 0 for the line in another file.
     """
-    if _IS_LOGIN(launch.reading.text or "") and not in_pods:
+    if _IS_LOGIN.match(launch.reading.text or "") and not in_pods:
         taken.setup.append((LOGIN, taken.where(None, 1)))
         taken.words.append(TakenWord(LOGIN, taken.where(None, 1), "carried", "the job's first line"))
     found = {}
     for line in launch.reading.setup:
         place = line.span[0].location(*line.span[1:])
         own = place.line if place.file == launch.reading.target else 0
-        found[own, line.written] = line, taken.where(Fact(None, "launch", place))
-    if all(number and (number, written) not in left for number, written in found):
+        found[own, line.written, line.text] = line, taken.where(Fact(None, "launch", place))
+    if all(number and (number, written) not in left for number, written, _ in found):
         return set()
-    for (number, written), (line, where) in found.items():
+    for (number, written, _), (line, where) in found.items():  # a loop has several of one line
         if in_pods:
             if not number or (number, written) in left:
                 taken.leave(shortened(written), where, "the software is that of the image")
@@ -152,7 +152,7 @@ def _take_setup(launch: Launch, taken: Taken, left: Container[tuple[int, str]], 
             taken.words.append(TakenWord(shortened(written), where, "carried", "before the job's own lines"))
         else:
             taken.leave(shortened(written), where, _NOT_PLAIN)
-    return {*found}
+    return {key[:2] for key in found}
 
 
 def _take_folder(launch: Launch, taken: Taken) -> None:

@@ -6,12 +6,13 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator
 
-from megatron_hcp.bash.value import Field, Items, ScriptText, Span
+from megatron_hcp.bash.value import Field, Item, Items, ScriptText, Span
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.record import NamedTuple
-from megatron_hcp.launch.forms.script.commands import WRAPPERS, name_of
+from megatron_hcp.launch.forms.script.commands import SHELLS, name_of
 from megatron_hcp.launch.forms.script.flags import location_of
-from megatron_hcp.launch.forms.script.started import Launched, StartContext
+from megatron_hcp.launch.forms.script.options import srun_options
+from megatron_hcp.launch.forms.script.started import Handed, Launched
 
 _ARGUMENT = re.compile(r"--[A-Za-z]|[+~]*[A-Za-z_]\w*(\.\w+)+=")
 """An option, or an override of a key with a dot: no command begins like this."""
@@ -146,17 +147,39 @@ def refuse_unfilled(text: str, target: str) -> None:
             )
 
 
-_HERE = frozenset(
-    "nohup time exec timeout numactl mpirun mpiexec stdbuf taskset nice ionice setsid command unbuffer chrt".split()
+_HERE = frozenset("nohup time exec timeout numactl stdbuf taskset nice ionice setsid command unbuffer chrt".split())
+"""Programs that start another one on the same machine, with the same files, after options and numbers."""
+_OF_A_STEP_NAMES = (
+    "nodes ntasks ntasks_per_node cpus_per_task gpus gpus_per_node gpus_per_task gpu_bind cpu_bind mem_bind gres mem "
+    "mem_per_cpu mem_per_gpu nodelist exclude relative label unbuffered output error input kill_on_bad_exit no_kill "
+    "wait exclusive exact overlap oversubscribe overcommit distribution hint mpi network time verbose quiet export"
 )
-"""Wrappers that start something on the same machine, or in a step of the job, and outside of any container."""
+_OF_A_STEP = frozenset(f"srun.{name}" for name in _OF_A_STEP_NAMES.split())
+"""Options of srun that leave user, folder and files: no --chdir or --uid, and none of a plugin (--uenv, --edf)."""
 
 
-def is_here(items: Items, context: StartContext) -> bool:
-    """Whether what the words start sees the files and commands of the job's own script: on its first node at least."""
-    return (
-        not any(name_of(item) in WRAPPERS - _HERE for item in items)
-        and not any("container" in name or name == "srun.environment" for name in context.options)
-        and not {"srun", "env"} & context.hidden.keys()
-        and context.start != "ray"
-    )
+def is_here(items: Items, handed: Handed) -> bool:
+    """Whether what the words start sees the files and commands of the job's own script, in the same folder."""
+    context = handed.context
+    export = context.options.get("srun.export")
+    is_step = {name for name in context.options if name.startswith("srun.") or "container" in name} <= _OF_A_STEP
+    if not is_step or {"srun", "env"} & context.hidden.keys() or (export is not None and export.plain != "ALL"):
+        return False
+    place, after = 0, ""
+    while place < len(items):
+        item, place = items[place], place + 1
+        name = name_of(item)
+        if name == "srun":
+            options, items = srun_options(items, place)
+            place, after = options.rest, ""
+        elif name in _HERE or name == "env":
+            after = name
+        elif not after or not _is_of_wrapper(item, after):
+            return name in SHELLS or name == "sbatch" or (isinstance(item, Field) and item.parts == handed.path)
+    return False
+
+
+def _is_of_wrapper(item: Item, name: str) -> bool:
+    """Whether a word is an option or a number of a wrapper, or an assignment of env."""
+    before, equals, _ = item.prefix.partition("=") if isinstance(item, Field) else ("", "", "")
+    return before.isidentifier() and bool(equals) if name == "env" else before[:1] == "-" or before[:1].isdigit()

@@ -24,7 +24,7 @@ WRAPPERS = frozenset(_WRAPPERS_NAMES.split())
 _PYTHON = re.compile(r"(?:python[\d.]*|pypy3?)$")
 _STARTS_ITS_FIRST_ARGUMENT = {"hcp.integrations.megatron", "megatron_hcp.integrations.megatron"}
 """Our module that puts dynamic CP into a training script; the shorter name is that of 0.1.0."""
-_SHELLS = {"bash", "sh", "zsh", "dash", "ksh"}
+SHELLS = {"bash", "sh", "zsh", "dash", "ksh"}
 _TORCHRUN_MODULES = {f"torch.distributed.{name}" for name in ("run", "launch", "launcher", "elastic.run")}
 _FT_MODULES = {"fault_tolerance.launcher", "nvidia_resiliency_ext.fault_tolerance.launcher"}
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=")
@@ -64,7 +64,7 @@ def take_apart(items: Items, context: StartContext, span: Span) -> Started | Han
             return _torchrun(items, place + 1, context.with_start(name), span)
         elif _PYTHON.match(name):
             return _python(items, place + 1, context, span)
-        elif name in _SHELLS:
+        elif name in SHELLS:
             return _shell(items, place + 1, context)
         elif name == "megatron" and place + 1 < len(items) and _text(items[place + 1]):
             # ms-swift's own command, which starts torchrun itself
@@ -127,9 +127,9 @@ def _next_program(items: Items, start: int, scripts: bool = True) -> int | None:
         name = name_of(items[place])
         if name in ("srun", "env", "torchrun", "ft_launcher", "ray", "uv") or _PYTHON.match(name):
             return place
-        if name in _SHELLS and any(_is_command_option(item) for item in items[place + 1 : place + 4]):
+        if name in SHELLS and any(_is_command_option(item) for item in items[place + 1 : place + 4]):
             return place
-        if scripts and name in _SHELLS and place + 1 < len(items) and name_of(items[place + 1]).endswith(".sh"):
+        if scripts and name in SHELLS and place + 1 < len(items) and name_of(items[place + 1]).endswith(".sh"):
             return place
         if scripts and name.endswith(".py"):
             return place
@@ -188,7 +188,7 @@ def _torchrun(items: Items, place: int, context: StartContext, span: Span) -> St
         return None
     is_module = bool(names & {"m", "module"})
     script, rest = items[place], place + 1
-    if not is_module and "no_python" in names and name_of(script) in _SHELLS:
+    if not is_module and "no_python" in names and name_of(script) in SHELLS:
         return _shell(items, rest, context)
     if not isinstance(script, Field):
         # An unknown word in the script's position: perhaps options, perhaps the script itself.

@@ -24,7 +24,7 @@ from megatron_hcp.launch.forms.script.flags import flag_names
 from megatron_hcp.launch.forms.script.options import Option
 from megatron_hcp.launch.forms.script.pbs import pbs_header
 from megatron_hcp.launch.forms.script.ray import GPUS_OF_RAY_SUB, command_of_job, is_of_models, is_ray_sub
-from megatron_hcp.launch.forms.script.slurm import late_directives, sbatch_header, slurm_variable
+from megatron_hcp.launch.forms.script.slurm import differs_by_task, late_directives, sbatch_header, slurm_variable
 from megatron_hcp.launch.forms.script.started import ContainerStart, Handed, Launched, StartContext, Started
 
 MAX_LAUNCHES = 200
@@ -71,6 +71,7 @@ class Followed:
         self.walker = Walker(self.script, STATEMENTS, self._command, self._variable, self._sourced, arguments)
         self.walker.told, self.files.changed = dict(beside.variables), self.walker.changed
         self.walker.submitting, self.walker.prints = ("sbatch",), _printed_by_source
+        self.walker.differs_by_task = differs_by_task
         self.walker.is_copied = b"#SBATCH" in text.data  # sbatch runs a copy
         self._read_header(self.script.text)
         if late := late_directives(self.script):
@@ -118,7 +119,7 @@ class Followed:
         context = self.context.with_environment(prefix) if prefix else self.context
         found = take_apart(items, context, span)
         if isinstance(found, Handed):
-            found = found._replace(is_here=is_here(items, found.context))
+            found = found._replace(is_here=is_here(items, found))
             found = self._known_launcher(walker, found, span) or found
         before, count = self._before, len(self.launches)
         self._before = None

@@ -26,7 +26,13 @@ _SAME = {
 """Variables that Slurm sets to the value of an #SBATCH option."""
 _OF_THE_JOB = frozenset("SLURM_JOB_ID SLURM_JOBID SLURM_JOB_NAME SLURM_JOB_USER SLURM_SUBMIT_DIR".split())
 """Variables that always have a value, the same throughout the job."""
+_BY_TASK = re.compile(r"SLURM_(?!JOB_|ARRAY_|SUBMIT_)|\w*(?:TMP|LOCAL)")
 _WORD = re.compile(rb"""(?:"[^"]*"|'[^']*'|<[^<>#]*>|\\.|[^\s"'\\#])+|(?P<comment>#)""")
+
+
+def differs_by_task(name: str) -> bool:
+    """Whether a name is of a variable that Slurm sets anew for a step, or of a node's disk or a local rank."""
+    return _BY_TASK.match(name) is not None
 
 
 def slurm_variable(name: str, options: Mapping[str, Option], span: Span) -> Value | None:
