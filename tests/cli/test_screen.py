@@ -6,6 +6,7 @@ import ast
 import doctest
 import io
 import sys
+import textwrap
 import time
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 import megatron_hcp.cli.reports.json
 import megatron_hcp.cli.screen
 import megatron_hcp.ground.errors
+from megatron_hcp.cli.reports.words import WIDTH, wrapped
 from megatron_hcp.cli.screen import Part, ProgressLine, safe_line, safe_text
 
 HOSTILE = st.text(st.sampled_from("a:#[v\n\r\x1b\x07\x9b\u202e\u2028\t éx=TOKEN") | st.characters())
@@ -122,3 +124,15 @@ def test_a_terminal_without_a_cursor_shows_nothing(monkeypatch: pytest.MonkeyPat
     stderr = terminal(monkeypatch, "dumb")
     ProgressLine().show("1/2")
     assert stderr.getvalue() == ""
+
+
+@pytest.mark.parametrize(
+    "words", ["one two three", "a " * 90, "x" * 150 + " y", "ab  cd " * 30, "--o=1 " * 40 + "z" * 119]
+)
+def test_lines_break_where_textwrap_breaks_them(words: str) -> None:
+    for label in ("  do      ", "note: "):
+        expected = textwrap.wrap(
+            words.strip(), WIDTH, initial_indent=label, subsequent_indent=" " * len(label),
+            break_long_words=False, break_on_hyphens=False,
+        )  # fmt: skip
+        assert wrapped(label, words.strip()) == expected

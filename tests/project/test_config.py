@@ -45,6 +45,11 @@ def test_a_branch_is_stated_as_a_version_is(repo: Path) -> None:
     assert facts["mcore"].value == assumed["mcore"].value
 
 
+def test_a_version_of_the_options_is_not_on_the_files_branch(repo: Path) -> None:
+    facts = stated(repo, "facts: {mcore: dev}\n", assumes=("mcore=0.16.1",)).facts
+    assert (facts["mcore"].value, facts["mcore_branch"].value) == ("0.16.1", "main")
+
+
 def test_the_launch_wins_over_the_file_and_options_win_over_both(repo: Path) -> None:
     launch = stated(repo, "facts: {env.NCCL_ALGO: Tree, te: 2.14, mcore: 0.16.1}\n", assumes=("te=2.15",))
     values = {name: launch.facts[name].value for name in ("env.NCCL_ALGO", "te", "mcore")}

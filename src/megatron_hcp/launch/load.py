@@ -113,9 +113,12 @@ def _recipe_alone(options: LoadOptions) -> Reading:
 
 def _loaded(reading: Reading, options: LoadOptions) -> Launch:
     assumed = assumed_facts(options)
-    reading = _with_recipe(reading, options.recipe, {**options.project.facts, **assumed})
-    if options.project.facts:
-        reading = _of_project(reading, options.project.facts)
+    project = options.project.facts
+    if "mcore" in assumed and "mcore" in project:  # another version than the one that the project's branch is of
+        project = {name: fact for name, fact in project.items() if name != "mcore_branch"}
+    reading = _with_recipe(reading, options.recipe, {**project, **assumed})
+    if project:
+        reading = _of_project(reading, project)
     if options.upstream:
         notes = (*reading.notes, *_notes_on_releases(options, assumed))
         reading = reading._replace(upstream=options.upstream, notes=notes)

@@ -37,6 +37,8 @@ def test_rules_and_options_are_explained_together(hcp) -> None:
 @pytest.mark.parametrize(
     ("name", "said"),
     [
+        ("--not", "found no rule and no option"),
+        ("args", "found no rule and no option"),
         ("--moe-paged-stesh", "did you mean moe_paged_stash?"),
         ("--nothing-like-it-anywhere", "`hcp explain` lists all rules"),
         ("a" * 5000, "found no rule and no option 'aaa"),

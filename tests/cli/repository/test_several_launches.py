@@ -50,6 +50,17 @@ def test_launches_of_a_script_that_agree_share_a_verdict(hcp, tmp_path: Path) ->
     ]
 
 
+def test_launches_share_no_verdict_with_one_between_them_that_passes(hcp, tmp_path: Path) -> None:
+    command = LOOP.partition("\n")[2].partition("done")[0].strip().replace("$CP", "$1 --save /x/$2")
+    (tmp_path / "run.sh").write_text(f"run() {{ {command}; }}\nrun 3 a\nrun 3 b\nrun 8 c\nrun 3 d\n")
+    lines = hcp("check", ".", *ONLY, cwd=tmp_path).stdout.splitlines()
+    assert [line.partition(": ")[0] for line in lines if "applied" in line] == [
+        "run.sh, launch 1 of 4",
+        "run.sh, launch 2 of 4",
+        "run.sh, launch 4 of 4",
+    ]
+
+
 @pytest.mark.parametrize(
     ("more", "named"),
     [

@@ -87,6 +87,15 @@ def test_a_file_of_arguments_leaves_ms_swifts_defaults_open(command: str) -> Non
     assert launch.reading.unseen is not None and "holds further arguments" in launch.reading.unseen
 
 
+@pytest.mark.parametrize("gpus", ["many", "[1, 2]", "-1", "true"])
+def test_a_number_of_gpus_in_rays_file_that_is_none_is_refused_in_a_line(gpus: str, tmp_path: Path) -> None:
+    (tmp_path / "ray.yaml").write_text(f"context_parallel_size: 2\ntrain: {{gpus: {gpus}}}\n")
+    job = tmp_path / "job.sh"
+    job.write_text("megatron rlhf --use_ray true --config ray.yaml\n")
+    with pytest.raises(HcpError, match=r"ray.yaml:2:15: train.gpus is .*; wanted"):
+        check_launch(build_launch(read_target(str(job))))
+
+
 def test_slime_has_as_many_positions_as_tokens_unless_they_are_stated() -> None:
     slime = f"python train.py --actor-num-nodes 1 {SIZES}"
     assert value(script(slime), "max_position_embeddings") == 4096  # slime's own default of seq_length

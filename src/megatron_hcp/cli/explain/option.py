@@ -27,7 +27,7 @@ _PARSERS = {
 _KEYS = ("bridge", "verl", "nemo-rl")
 _WIDTH = 112
 _OWNER = re.compile(r"\b(?:self|args)\.")
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_NAME = re.compile(r"(?!(?:args|self|not|and|or|is|in|if|else|for|None|True|False)\Z)[A-Za-z_][A-Za-z0-9_]*")
 
 
 class ExplainedOption(NamedTuple):

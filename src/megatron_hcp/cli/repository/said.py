@@ -73,7 +73,8 @@ def _parts(launches: Sequence[TextParts]) -> Iterator[str]:
     has_judged = False
     for one in launches:
         body = _not_said(one.body, said)
-        if agreeing and (body or one.verdict != agreeing[-1].verdict):
+        last = agreeing[-1] if agreeing else one
+        if agreeing and (body or one.verdict != last.verdict or one.nth[0] != last.nth[0] + 1):
             yield _verdict(agreeing)
             agreeing = []
         heading = one.heading if body else ""

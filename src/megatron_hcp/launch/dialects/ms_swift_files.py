@@ -10,8 +10,10 @@ from megatron_hcp.bash.value import Field, Hole
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.files import read_text
 from megatron_hcp.ground.record import NamedTuple
+from megatron_hcp.launch.coerce import coerce
 from megatron_hcp.launch.dialects.framework import StartCommand
 from megatron_hcp.launch.fact import Fact, Setting
+from megatron_hcp.launch.facts.spec import FactSpec
 from megatron_hcp.launch.forms.yaml.settings import YamlDoc, load_yaml
 
 if TYPE_CHECKING:
@@ -46,9 +48,9 @@ def from_file(command: StartCommand, files: Files) -> FromFile:
         if place is None or (why := files.written([place]) or ""):
             raise HcpError(why, wanted="a file")
         doc = load_yaml(read_text(place, "a file of ms-swift's arguments"), place)
-        return _of_ray(doc) if by_ray else FromFile(arguments_of(doc), variables_of(doc))
     except HcpError as error:
         return FromFile(unseen=f"{named.prefix[:60] or _CONFIG} holds further arguments and is not read: {error.fault}")
+    return _of_ray(doc) if by_ray else FromFile(arguments_of(doc), variables_of(doc))
 
 
 def _named(command: StartCommand) -> Field | None:
@@ -84,11 +86,10 @@ def _of_ray(doc: YamlDoc) -> FromFile:
     """What all groups share, then the training's own. Source: swift/ray/megatron/driver_utils.py `parse_ray_yaml`."""
     shared = {one.key: one for one in arguments_of(doc)}
     train = {one.key.removeprefix("train."): one for one in doc.settings if one.key.startswith("train.")}
-    gpus = train.get("gpus")
     settings = {**shared, **{key: one._replace(key=key) for key, one in train.items() if "." not in key}}
     facts = {"start": Fact("ray", "derived")}
-    if gpus is not None:
-        facts["world_size"] = Fact(gpus.value, "launch", gpus.location, gpus.key)
+    if (gpus := train.get("gpus")) and (ranks := coerce(FactSpec("world_size", "size", ""), gpus)):
+        facts["world_size"] = Fact(ranks, "launch", gpus.location, gpus.key)
     return FromFile(
         tuple(one for key, one in settings.items() if key not in _OF_RAY and one.value is not None), facts, by_ray=True
     )
