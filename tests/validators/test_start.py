@@ -223,10 +223,11 @@ def test_a_file_of_settings_beside_the_launch_is_read(tmp_path: Path, roles: str
     assert [one.guard.condition for one in own] == ([] if condition is None else [condition])
 
 
-def test_a_file_of_settings_that_the_script_writes_first_is_not_read(tmp_path: Path) -> None:
+@pytest.mark.parametrize("first", ["cat > roles.yaml <<EOF\nmegatron: []\nEOF", 'cd "$(dirname "$0")/.."', "cd .. &&:"])
+def test_a_file_of_settings_that_may_be_another_is_not_read(tmp_path: Path, first: str) -> None:
     (tmp_path / "roles.yaml").write_text("of: another run\n")
     script = tmp_path / "run.sh"
-    script.write_text(f"cat > roles.yaml <<EOF\nmegatron: []\nEOF\n{WITH_ROLES}")
+    script.write_text(f"{first}\n{WITH_ROLES}")
     launch = build_launch(read_target(str(script)), assumed=parse_assumptions(("slime=0.3.1",)))
     found = judge_start(launch, "0.3.1")
     assert found is not None

@@ -161,7 +161,10 @@ def _yaml_file(launch: Launch, path: Any) -> Any:
 
     own = next((one.location.file for one in launch.reading.settings if one.location is not None), "")
     try:
-        place = file_below(os.path.dirname(own) or ".", str(path), _WANTED) if os.path.isfile(own) else None
+        lines = read_text(own, "a launch").splitlines() if os.path.isfile(own) else ["cd"]
+        # Where a script goes to another folder, a file of that name beside it is another one.
+        moves = any(line.split()[:1] in (["cd"], ["pushd"]) for line in lines)
+        place = None if moves else file_below(os.path.dirname(own) or ".", str(path), _WANTED)
         if place is not None:
             return things_of(load_plain(read_text(place, _WANTED), place, _WANTED, may_be_empty=True))
     except HcpError:
