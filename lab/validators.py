@@ -24,6 +24,8 @@ from known_options import RELEASES
 from needed_lines import needed_lines
 from older_guards import older_guards
 from program import parser_of
+from start_tables.quiet import marked
+from start_tables.woven import woven, written
 
 from megatron_hcp.judge.start import judged
 from megatron_hcp.launch.facts.last_read import last_read
@@ -32,9 +34,8 @@ from megatron_hcp.validators.framework_roots import UPSTREAMS
 from megatron_hcp.validators.program import Unit, as_lines, is_readable
 from megatron_hcp.validators.reader.checkout import OPTIONS, counted, units_of
 from megatron_hcp.validators.reader.checkout import texts_of as wheel_texts
-from megatron_hcp.validators.reader.quiet import marked
 from megatron_hcp.validators.roots import UpstreamRoots
-from megatron_hcp.validators.table import FOLDER, Table, woven, written
+from megatron_hcp.validators.table import FOLDER, Table
 from megatron_hcp.validators.upstreams import MEGATRON_LM
 
 RELEASES_READ = {

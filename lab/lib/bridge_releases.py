@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from bridge_recipes import Parameter, Recipe
@@ -82,7 +82,9 @@ def as_text(releases: Mapping[str, Sequence[Recipe]]) -> str:
         " ".join((name, *(number if number == "-" else str(order[int(number)]) for number in numbers)))
         for name, numbers in sorted(recipes.items())
     ]
-    differ = " ".join(sorted(varies - index_of("bridge").keys()))
+    facts = index_of("bridge").keys()
+    asked = {key for found in told.values() for recipe in found for part in recipe.values[:2] for key in part}
+    differ = " ".join(sorted(varies - facts | unasked(told, asked)))
     start = (" ".join(told), differ, digest_of_keys(told))
     columns = zip(*(line.split("|") for line in lines))
     sections = (releases, settings.lines, unknown.lines, parameters.lines, *columns, names, start)
@@ -181,6 +183,12 @@ def keys_of(releases: Iterable[str]) -> set[str]:
             {"dataset._target_": target, **{f"model.{name}": value for name, value in model.items()}}
         )
     }
+
+
+def unasked(releases: Iterable[str], asked: Collection[str]) -> set[str]:
+    """The facts' keys that validators read and no recipe was asked for, as those of a fact that is new since: what a
+    recipe sets them to is not known."""
+    return (keys_of(releases) & index_of("bridge").keys()).difference(asked)
 
 
 def digest_of_keys(releases: Iterable[str]) -> str:

@@ -195,6 +195,14 @@ def test_a_warmup_that_ends_before_the_decay_is_accepted() -> None:
     assert judged("--train-iters 10 --lr 1e-4 --lr-warmup-iters 9", "0.16.1").refusals == ()
 
 
+WITH_ROLES = (
+    "python3 train.py --actor-num-nodes 1 --actor-num-gpus-per-node 8 --hf-checkpoint /x --ref-load /x "
+    "--rollout-batch-size 32 --num-rollout 10 --num-layers 2 --hidden-size 64 --num-attention-heads 4 "
+    "--micro-batch-size 1 --colocate --global-batch-size 32 --n-samples-per-prompt 1 "
+    "--megatron-config-path roles.yaml\n"
+)
+
+
 @pytest.mark.parametrize(
     ("roles", "condition"),
     [
@@ -207,17 +215,22 @@ def test_a_warmup_that_ends_before_the_decay_is_accepted() -> None:
 def test_a_file_of_settings_beside_the_launch_is_read(tmp_path: Path, roles: str, condition: str | None) -> None:
     (tmp_path / "roles.yaml").write_text(roles)
     script = tmp_path / "run.sh"
-    script.write_text(
-        "python3 train.py --actor-num-nodes 1 --actor-num-gpus-per-node 8 --hf-checkpoint /x --ref-load /x "
-        "--rollout-batch-size 32 --num-rollout 10 --num-layers 2 --hidden-size 64 --num-attention-heads 4 "
-        "--micro-batch-size 1 --colocate --global-batch-size 32 --n-samples-per-prompt 1 "
-        "--megatron-config-path roles.yaml\n"
-    )
+    script.write_text(WITH_ROLES)
     launch = build_launch(read_target(str(script)), assumed=parse_assumptions(("slime=0.3.1",)))
     found = judge_start(launch, "0.3.1")
     assert found is not None
     own = [one for one in found.refusals if one.guard.function == "parse_megatron_role_args"]
     assert [one.guard.condition for one in own] == ([] if condition is None else [condition])
+
+
+def test_a_file_of_settings_that_the_script_writes_first_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "roles.yaml").write_text("of: another run\n")
+    script = tmp_path / "run.sh"
+    script.write_text(f"cat > roles.yaml <<EOF\nmegatron: []\nEOF\n{WITH_ROLES}")
+    launch = build_launch(read_target(str(script)), assumed=parse_assumptions(("slime=0.3.1",)))
+    found = judge_start(launch, "0.3.1")
+    assert found is not None
+    assert not [one for one in found.refusals if one.guard.function == "parse_megatron_role_args"]
 
 
 def test_a_file_of_settings_that_is_not_there_leaves_its_guards_open(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from start_tables.woven import woven, written
 
 from megatron_hcp.launch.facts.known_options import revisions_with
 from megatron_hcp.validators.given.options import option_of
@@ -20,8 +21,6 @@ from megatron_hcp.validators.table import (
     program_of_release,
     releases_of,
     table_of,
-    woven,
-    written,
 )
 from megatron_hcp.validators.trees import tree_of
 from support.needs import UPSTREAM

@@ -10,7 +10,7 @@ Nth release of the file. The lines of one release, in order, are its unit's text
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import cache, lru_cache
 
 from megatron_hcp.ground.record import NamedTuple
@@ -19,8 +19,6 @@ from megatron_hcp.validators.outcome import Guard
 from megatron_hcp.validators.program import StartProgram, Unit, unit_of
 
 FOLDER = os.path.join(os.path.dirname(__file__), "tables")
-_MOST_LINES = 20_000
-_HEAD = "# Written by lab/validators.py: release, guards, unreadable guards; @UNIT; =RELEASES"
 
 
 class Table(NamedTuple):
@@ -52,13 +50,6 @@ def _table(text: str) -> Table:
         tuple((row[0], int(row[1]), int(row[2]), row[3] if len(row) > 3 else "") for row in rows),
         {name: lines for name, _, lines in units},
     )
-
-
-def written(table: Table) -> str:
-    """The text of a table's file."""
-    rows = (" ".join(map(str, row)).rstrip() for row in table.releases)
-    units = (f"@{name}\n{text}" for name, text in sorted(table.units.items()))
-    return "\n".join((_HEAD, *rows, *units, ""))
 
 
 @lru_cache(maxsize=32)
@@ -122,28 +113,3 @@ def _parts(text: str) -> tuple[tuple[int, str], ...]:
     """(mask of releases, lines), in order."""
     parts = (part.partition("\n") for part in text[1:].split("\n="))
     return tuple([(int(mask, 16), lines) for mask, _, lines in parts])
-
-
-def woven(texts: Sequence[Iterable[str]]) -> str:
-    """The woven text of a unit's lines in each release, in their order; empty lines for a release that lacks it."""
-    from difflib import SequenceMatcher
-
-    rows: list[tuple[str, int]] = []
-    for place, text in enumerate(texts):
-        lines, bit = list(text)[:_MOST_LINES], 1 << place
-        merged: list[tuple[str, int]] = []
-        for kind, a, b, c, d in SequenceMatcher(None, [line for line, _ in rows], lines, autojunk=False).get_opcodes():
-            if kind == "equal":
-                merged += [(line, mask | bit) for line, mask in rows[a:b]]
-            else:
-                merged += rows[a:b]
-                merged += [(line, bit) for line in lines[c:d]]
-        rows = merged
-    parts: list[str] = []
-    last = 0
-    for line, mask in rows:
-        if mask != last:
-            parts.append(f"={mask:x}")
-            last = mask
-        parts.append(line)
-    return "\n".join(parts)

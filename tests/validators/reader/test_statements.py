@@ -67,6 +67,11 @@ def lines_of(body: str) -> list[str]:
             "match args.kind:\n    case [one]:\n        args.a = 1",
             ["if ...", " args.a = 1"],
         ),
+        (
+            "match args.kind:\n    case _ if args.b:\n        raise ValueError",
+            ["if ...", " stop not ...\t"],
+        ),
+        ("with open(args.roles) as f:\n    found = yaml.safe_load(stream=f)", ["found = ..."]),
         ("assert os.path.isfile(os.path.join(args.a, 'x'))", ["check exists('')\t"]),
         (
             "import yaml\nwith open(args.roles) as f:\n    found = yaml.safe_load(f) or {}\nother = yaml.safe_load(g)",

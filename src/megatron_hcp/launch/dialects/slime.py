@@ -95,6 +95,9 @@ _SEQ_LENGTH_OF_MODEL = (4096, 32768)
 _OWN = frozenset("actor_num_nodes actor_num_gpus_per_node rollout_batch_size rollout_num_gpus num_rollout".split())
 """Options that tell slime from Megatron-LM."""
 
+_FILES = ("--custom-config-path", "--megatron-config-path")
+"""Options whose files set others: validators/given/settings.py reads them."""
+
 
 def _derive(facts: Facts, unknown: MutableMapping[str, str]) -> None:
     from megatron_hcp.launch.dialects.mlm.derived import derive_from_options
@@ -173,6 +176,10 @@ def _read_command(
     elsewhere, unseen = taken_from_elsewhere(gathered.settings, None, gathered.unknown)
     if gathered.model is not None:
         elsewhere |= _model_taken_from_elsewhere(gathered.settings, gathered.model)
+    for option in _FILES:
+        places = [f"{files.beside.folder or '.'}/{path}" for path in command.values(option)]
+        if why := files.written(places):
+            elsewhere[option[2:].replace("-", "_")] = why
     reading = Reading(dialect="slime", target=target, form="shell", settings=gathered.settings)
     return CommandReading(reading, {**facts.unknown, **elsewhere, **gathered.unknown}, gathered.unseen or unseen)
 

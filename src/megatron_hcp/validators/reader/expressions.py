@@ -226,7 +226,7 @@ class Translator(ast.NodeTransformer):
             return ast.Call(ast.Name("capability"), [], [])
         if last == "get_device_arch_version":
             return ast.Subscript(ast.Call(ast.Name("capability"), [], []), ast.Constant(0), ast.Load())
-        if name == "yaml.safe_load" and (path := self.scope.opened.get(ast.unparse(node.args[0]))) is not None:
+        if name == "yaml.safe_load" and (path := self.scope.opened.get(", ".join(map(ast.unparse, node.args)))):
             return ast.Call(ast.Name("yaml_file"), [self.visit(path)], [])
         if last == "cast":
             return self.visit(node.args[-1])  # type: ignore[no-any-return]

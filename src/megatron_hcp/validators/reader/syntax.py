@@ -229,10 +229,10 @@ def chosen(line: ast.Match) -> list[ast.stmt]:
         pattern = case.pattern
         if isinstance(pattern, ast.MatchValue) and case.guard is None:
             rest = [ast.If(ast.Compare(line.subject, [ast.Eq()], [pattern.value]), case.body, rest)]
-        elif isinstance(pattern, ast.MatchAs) and pattern.pattern is None and pattern.name is None:
+        elif ast.unparse(pattern) == "_" and case.guard is None:
             rest = case.body
         else:
-            rest = [ast.If(ast.Constant(...), case.body, rest)]
+            rest = [ast.If(unread(), case.body, rest)]
     return rest
 
 
