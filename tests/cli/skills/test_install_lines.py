@@ -40,7 +40,8 @@ def test_the_line_installs_hcp_from_a_checkout(tmp_path: Path, line: str) -> Non
     checkout, installed = tmp_path / "megatron-hcp", tmp_path / "installed"
     for name in ("src", "skills", "checks", "templates", "schemas"):
         shutil.copytree(ROOT / name, checkout / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "README.md", "LICENSE", ".gitignore"):
+    (checkout / ".ci").mkdir()
+    for name in ("pyproject.toml", "README.md", "LICENSE", ".gitignore", ".ci/deflated_wheel.py"):
         shutil.copyfile(ROOT / name, checkout / name)
     pip = tmp_path / "bin" / "pip"
     pip.parent.mkdir()
