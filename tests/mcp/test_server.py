@@ -92,7 +92,7 @@ def test_a_client_of_the_sdk_finds_tools_asks_them_and_reads_resources(tmp_path:
             ("check", {}, "wanted one of them"),
             ("check", {"path": "none.sh"}, "none.sh"),
             ("check", {"path": "--help"}, "./--help"),
-            ("explain", {"rule": "--all"}, "wanted an id"),
+            ("explain", {"rule": "all rules"}, "wanted an id"),
             ("explain", {"rule": "HCP001", "folder": "x"}, "found folder"),
             ("check", {"text": "x", "skip": -1}, "skip: found int -1"),
             ("check", {"text": ["x"]}, "text: found list"),

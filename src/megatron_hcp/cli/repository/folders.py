@@ -5,26 +5,15 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from megatron_hcp.cli.reports.words import numbered
+from megatron_hcp.cli.repository.result import Walk
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.project.walk import changed_since, files_below
 
 if TYPE_CHECKING:
     from megatron_hcp.cli.repository.result import TargetResult
-
-
-class Walk(NamedTuple):
-    """The targets with each folder replaced by its files. `found` are those files: they need not be launches.
-
-    `changed`: the absolute paths that differ from the revision that --changed names; None without it.
-    """
-
-    names: tuple[str, ...]
-    found: frozenset[str]
-    folders: tuple[str, ...]
-    changed: frozenset[str] | None = None
 
 
 def walked(names: Sequence[str], changed: str | None) -> Walk:

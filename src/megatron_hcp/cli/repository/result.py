@@ -10,7 +10,6 @@ from megatron_hcp.ground.record import NamedTuple
 from megatron_hcp.launch.load import LoadOptions
 
 if TYPE_CHECKING:
-    from megatron_hcp.cli.repository.folders import Walk
     from megatron_hcp.cli.repository.kept import KeptReport
     from megatron_hcp.judge.report import Report
 
@@ -64,6 +63,18 @@ class Asked(NamedTuple):
     strict: bool = False
     accepts: bool = True
     records: bool = False
+
+
+class Walk(NamedTuple):
+    """The targets with each folder replaced by its files. `found` are those files: they need not be launches.
+
+    `changed`: the absolute paths that differ from the revision that --changed names; None without it.
+    """
+
+    names: tuple[str, ...]
+    found: frozenset[str]
+    folders: tuple[str, ...]
+    changed: frozenset[str] | None = None
 
 
 class Shape(NamedTuple):

@@ -14,8 +14,8 @@ from megatron_hcp.launch.load import load_launches
 from megatron_hcp.project.place import has_baseline, has_project
 
 if TYPE_CHECKING:
-    from megatron_hcp.cli.repository.folders import Walk
     from megatron_hcp.cli.repository.kept import Keeper, KeptReport
+    from megatron_hcp.cli.repository.result import Walk
     from megatron_hcp.judge.report import Report
     from megatron_hcp.project.baseline import Entry
     from megatron_hcp.rules.rule import Severity
