@@ -56,13 +56,13 @@ def expressions() -> list[str]:
     return sorted(found)
 
 
-def shown(value: Any) -> Any:
-    """A value, so that two evaluations can be compared."""
+def shown(value: Any, depth: int = 6) -> Any:
+    """A value, so that two evaluations can be compared; an object may hold itself."""
     if isinstance(value, NotKnown):
         return "stumbles" if value is STUMBLES else sorted(map(str, value.names))
     if isinstance(value, Thing):
-        return value.kind, {name: shown(part) for name, part in value.fields.items()}
-    return type(value), repr(value)
+        return value.kind, {name: shown(part, depth - 1) for name, part in value.fields.items()} if depth else ...
+    return type(value), repr(value) if depth == 6 or not isinstance(value, (list, tuple, dict)) else len(value)
 
 
 def evaluated(reader: Any, tree: Any, seed: int) -> Any:
