@@ -13,9 +13,9 @@ class DeflatedWheel(BuildHookInterface[Any]):
     """Writes the finished wheel again at zlib's level 9: the same files with the same names, dates and modes."""
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
-        again = f"{artifact_path}.again"
         if version == "editable":
             return
+        again = f"{artifact_path}.again"
         with zipfile.ZipFile(artifact_path) as old, zipfile.ZipFile(again, "w") as new:
             for entry in old.infolist():
                 new.writestr(entry, old.read(entry), zipfile.ZIP_DEFLATED, 9)

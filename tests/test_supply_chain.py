@@ -7,7 +7,6 @@ import hashlib
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import venv
@@ -21,6 +20,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from release.sbom import bill_of
 
+from support.build_source import copy_source
 from support.processes import HANG_S
 from support.requirements import BASE, BUILD, EXTRAS, FOR_USERS, HASHED, PINS, PROJECT, ROOT, pinned, pins_of
 
@@ -164,12 +164,7 @@ def test_the_bill_of_materials_names_the_wheel_and_every_pinned_package(tmp_path
 
 def _source(folder: Path, stamp: int) -> Path:
     """A copy of what a wheel is made of, with times and permissions of its own."""
-    folder.mkdir()
-    for name in ("src", "skills", "checks", "templates", "schemas"):
-        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
-    (folder / ".ci").mkdir()
-    for name in ("pyproject.toml", "README.md", "LICENSE", ".gitignore", ".ci/deflated_wheel.py"):
-        shutil.copyfile(ROOT / name, folder / name)
+    copy_source(folder)
     for path in (path for path in folder.rglob("*") if path.is_file()):
         path.chmod(0o600 if stamp % 2 else 0o644)
         os.utime(path, (stamp, stamp))

@@ -60,9 +60,15 @@ def shown(value: Any, depth: int = 6) -> Any:
     """A value, so that two evaluations can be compared; an object may hold itself."""
     if isinstance(value, NotKnown):
         return "stumbles" if value is STUMBLES else sorted(map(str, value.names))
+    if not depth:
+        return ...
     if isinstance(value, Thing):
-        return value.kind, {name: shown(part, depth - 1) for name, part in value.fields.items()} if depth else ...
-    return type(value), repr(value) if depth == 6 or not isinstance(value, (list, tuple, dict)) else len(value)
+        return value.kind, {name: shown(part, depth - 1) for name, part in value.fields.items()}
+    if isinstance(value, dict):
+        return {repr(key): shown(part, depth - 1) for key, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value), [shown(part, depth - 1) for part in value]
+    return type(value), repr(value)
 
 
 def evaluated(reader: Any, tree: Any, seed: int) -> Any:

@@ -102,7 +102,7 @@ class FromRecipe(NamedTuple):
     by_key: Mapping[str, Setting]
     stated: str | None = None
     varies: frozenset[str] | None = None
-    """The keys that recipes decide, unknown where `by_key` lacks them: any other has its class's default."""
+    """Keys that recipes decide, unknown where `by_key` lacks them; others have their class's default. None: unknown."""
 
 
 class Beside(NamedTuple):

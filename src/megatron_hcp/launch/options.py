@@ -51,16 +51,13 @@ def parse_assumptions(texts: Iterable[str]) -> dict[str, Fact]:
 def of_branch(name: str, value: Any) -> dict[str, Any]:
     """The facts that a stated one stands for: `mcore=main` is the version of Megatron-LM's branch main, and the branch.
 
-    Another project's main counts where its version is newer than the last release: else the release would be judged.
+    Other projects have no fact for their branch: their main's version is stated, or its code is named by --upstream.
 
-    >>> of_branch("mcore", "main"), of_branch("slime", "main"), of_branch("te", "2.14")
-    ({'mcore': '0.20.0', 'mcore_branch': 'main'}, {'slime': 'main'}, {'te': '2.14'})
+    >>> of_branch("mcore", "main"), of_branch("te", "2.14")
+    ({'mcore': '0.20.0', 'mcore_branch': 'main'}, {'te': '2.14'})
     """
-    branch, release = (of_package(name, value), of_package(name)) if value in BRANCHES else (None, None)
-    if branch is not None and name == "mcore":
-        return {name: branch.version, "mcore_branch": value}
-    is_newer = branch is not None and release is not None and branch.numbers > release.numbers
-    return {name: branch.version if is_newer and branch is not None else value}
+    branch = of_package(name, value) if name == "mcore" and value in BRANCHES else None
+    return {name: value} if branch is None else {name: branch.version, "mcore_branch": value}
 
 
 def read_facts_file(path: str) -> dict[str, Fact]:

@@ -80,3 +80,11 @@ def test_an_option_of_a_fork_is_explained_from_its_code(hcp, tmp_path) -> None:
     assert hcp("explain", "--our-own-window").returncode == 2
     done = hcp("explain", "--our-own-window", "--upstream", tmp_path / "nothing")
     assert done.returncode == 2 and len(done.stderr.splitlines()) == 1
+
+
+def test_what_stands_after_two_dashes_is_explained_and_a_tree_without_an_option_is_refused(hcp, tmp_path) -> None:
+    assert hcp("explain", "--", "--cp-comm-type").stdout.startswith("# cp_comm_type\n")
+    assert hcp("explain", "--", "HCP002").stdout.startswith("# HCP002: ")
+    for words in (("HCP002",), ()):
+        done = hcp("explain", *words, "--upstream", tmp_path)
+        assert done.returncode == 2 and "found --upstream without an option; wanted one" in done.stderr

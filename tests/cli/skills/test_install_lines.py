@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from megatron_hcp.skills.card import skill_dirs
+from support.build_source import copy_source
 from support.processes import HANG_S
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -38,11 +38,7 @@ def test_the_line_installs_hcp_from_a_checkout(tmp_path: Path, line: str) -> Non
     """As written, but for what the extras ask for: packages of others need an index."""
     pytest.importorskip("hatchling", reason="hatchling is not installed: pip install -c constraints.txt -e '.[test]'")
     checkout, installed = tmp_path / "megatron-hcp", tmp_path / "installed"
-    for name in ("src", "skills", "checks", "templates", "schemas"):
-        shutil.copytree(ROOT / name, checkout / name, ignore=shutil.ignore_patterns("__pycache__"))
-    (checkout / ".ci").mkdir()
-    for name in ("pyproject.toml", "README.md", "LICENSE", ".gitignore", ".ci/deflated_wheel.py"):
-        shutil.copyfile(ROOT / name, checkout / name)
+    copy_source(checkout)
     pip = tmp_path / "bin" / "pip"
     pip.parent.mkdir()
     offline = f"--no-deps --no-index --no-build-isolation --disable-pip-version-check --target '{installed}'"

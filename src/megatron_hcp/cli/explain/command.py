@@ -40,11 +40,14 @@ def explain(ids: Sequence[str], every: bool, folder: str | None, fmt: str, trees
 
     if folder is not None and not every:
         raise HcpError("found -o without --all", wanted="both", do="run hcp explain --all -o DIR")
+    ids = (*ids, *(click.get_current_context().obj or ()))  # after `--`
     if any("/" in name for name in ids):
         _explain_guards(ids, fmt)
         return
     options = [name for name in ids if name.upper() not in BY_ID and not _is_id(name)]
     ids = [name for name in ids if name not in options]
+    if trees and not options:
+        raise HcpError("found --upstream without an option", wanted="one", do="name it: hcp explain cp_comm_type")
     upstream = upstreams_of(trees) if trees else ()
     if options and fmt == "text":
         from megatron_hcp.cli.explain.option import option_named, option_page

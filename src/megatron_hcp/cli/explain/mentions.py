@@ -105,7 +105,7 @@ def _walk(unit: Unit, name: str) -> Iterator[Mention]:
             around = blocks
             if word == "stop" and blocks and not blocks[-1].condition.startswith("for "):
                 around = blocks[:-1]  # the last is the guard's own, turned round
-            if reads(condition) or name in _spoken(message) or any(block.reads for block in blocks):
+            if reads(condition) or name in words_of(message) or any(block.reads for block in blocks):
                 yield _mention(unit, "needs", around, condition, given, message)
         else:
             target, equals, value = statement.partition(" = ")
@@ -140,6 +140,6 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(_WORD.findall(text))
 
 
-def _spoken(message: str) -> set[str]:
-    """The words of a message, its options as argparse names them."""
-    return {word.strip("_") for word in _WORD.findall(message.replace("-", "_"))}
+def words_of(text: str) -> set[str]:
+    """The words of a text, its options as argparse names them: `--cp-comm-type` is `cp_comm_type`."""
+    return {word.strip("_") for word in _WORD.findall(text.replace("-", "_"))}

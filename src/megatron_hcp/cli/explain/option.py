@@ -8,7 +8,7 @@ from itertools import pairwise
 from textwrap import wrap
 from typing import Any, NamedTuple
 
-from megatron_hcp.cli.explain.mentions import Mention, Revisions, defaults_of, mentions_of, tables_about
+from megatron_hcp.cli.explain.mentions import Mention, Revisions, defaults_of, mentions_of, tables_about, words_of
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.visible import visible
 from megatron_hcp.launch.dialects.table import FACTS, SHOWN_ROLE, keys_of
@@ -114,7 +114,7 @@ def _keys_of(name: str) -> dict[str, list[str]]:
 def _is_about(rule: Rule, name: str) -> bool:
     """Whether the rule's text names the setting, or its good and bad examples differ in it."""
     differ = _settings_in(rule.good.text) ^ _settings_in(rule.bad.text)
-    return name in _words_of(f"{rule.title} {rule.why}") or any(option == name for option, _ in differ)
+    return name in words_of(f"{rule.title} {rule.why}") or any(option == name for option, _ in differ)
 
 
 def _settings_in(text: str) -> set[tuple[str, str]]:
@@ -123,10 +123,6 @@ def _settings_in(text: str) -> set[tuple[str, str]]:
     found = {(word.lstrip("-").replace("-", "_"), after) for word, after in pairwise(words) if word[:2] == "--"}
     pairs = (word.partition("=") for word in words if "=" in word)
     return found | {(key.rpartition(".")[2], value) for key, _, value in pairs}
-
-
-def _words_of(text: str) -> set[str]:
-    return {word.strip("_") for word in re.findall(r"\w+", text.replace("-", "_"))}
 
 
 def _unknown(written: str, name: str, tables: Mapping[str, OptionTable]) -> HcpError:
@@ -173,7 +169,7 @@ def option_page(option: ExplainedOption, most: int = 30) -> str:
 
 def _rank(mention: Mention, name: str) -> tuple[bool, bool, str]:
     """Guards first, then those that name the setting themselves."""
-    return mention.kind != "needs", name not in _words_of(f"{mention.text} {mention.message}"), mention.function
+    return mention.kind != "needs", name not in words_of(f"{mention.text} {mention.message}"), mention.function
 
 
 def _mention_lines(mention: Mention, span: str) -> Iterator[str]:

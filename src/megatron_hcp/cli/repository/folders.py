@@ -5,15 +5,11 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from megatron_hcp.cli.reports.words import numbered
-from megatron_hcp.cli.repository.result import Walk
+from megatron_hcp.cli.repository.result import TargetResult, Walk
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.project.walk import changed_since, files_below
-
-if TYPE_CHECKING:
-    from megatron_hcp.cli.repository.result import TargetResult
 
 
 def walked(names: Sequence[str], changed: str | None) -> Walk:
